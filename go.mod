@@ -1,0 +1,3 @@
+module emq
+
+go 1.26
