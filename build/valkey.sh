@@ -13,6 +13,8 @@ exec 3>&1 1>&2
 home=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/valkey
 programs='valkey-server valkey-sentinel valkey-cli valkey-benchmark valkey-check-aof valkey-check-rdb'
 
+advice='install Valkey 8.0 or newer, or set VALKEY_SERVER'
+
 die() { echo "valkey.sh: $*"; exit 1; }
 say() { echo "valkey.sh: $*"; }
 
@@ -64,14 +66,14 @@ target=$home/$suite
 
 for tool in apt-get dpkg flock; do
 	command -v "$tool" >/dev/null ||
-		die "no valkey-server >= 8.0 on PATH, and no $tool to fetch Debian's: install Valkey 8.0 or newer, or set VALKEY_SERVER"
+		die "no valkey-server >= 8.0 on PATH, and no $tool to fetch Debian's; $advice"
 done
 keyring=
 for file in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp}; do
 	[ -r "$file" ] && keyring=$file && break
 done
 [ -n "$keyring" ] ||
-	die "no valkey-server >= 8.0 on PATH, and this is no Debian: install Valkey 8.0 or newer, or set VALKEY_SERVER"
+	die "no valkey-server >= 8.0 on PATH, and this is no Debian; $advice"
 
 mkdir -p "$home"
 exec 9>"$home/.$suite.lock"
@@ -115,7 +117,7 @@ apt() { local client=$1; shift; "$client" -c "$tmp/apt.conf" -qq "$@"; }
 # signature tells which of them is Debian's.
 mirrors=$(apt-get -oDebug::NoLocking=1 update --print-uris 2>/dev/null |
 	sed -n "s|^'\(.*\)/dists/$codename/InRelease'.*|\1|p" | sort -u) || true
-[ -n "$mirrors" ] || die "apt's sources name no mirror of this Debian ($codename): install Valkey 8.0 or newer, or set VALKEY_SERVER"
+[ -n "$mirrors" ] || die "apt's sources name no mirror of this Debian ($codename); $advice"
 
 say "fetching Valkey $release of Debian $suite"
 for mirror in $mirrors; do
@@ -135,7 +137,6 @@ recent "$offered" || die "Debian $suite offers no valkey-server >= 8.0, but ${of
 
 # The libraries that the programs name, and theirs in turn.
 libraries=$(apt apt-cache depends valkey-tools | awk '$1 ~ /Depends:$/ && $2 ~ /^lib/ { print $2 }')
-# shellcheck disable=SC2086 # a list of words
 (
 	cd "$tmp/archives"
 	apt apt-get --yes --download-only --no-install-recommends install $libraries
@@ -153,7 +154,7 @@ mkdir -p "$stage"/{bin,lib,libexec}
 find "$tmp/root" -regextype egrep -regex '.*/lib/[^/]+-linux-gnu[^/]*/[^/]+\.so(\.[^/]*)?' -exec cp -P -t "$stage/lib" {} +
 cp -P "$tmp"/root/usr/bin/valkey-* "$stage/libexec"
 [ -e "$stage/libexec/valkey-sentinel" ] || ln -s valkey-server "$stage/libexec/valkey-sentinel"
-loader=$(cd "$stage/lib" && ls | grep -m1 '^ld-linux' || true)
+loader=$(find "$stage/lib" -name 'ld-linux*' -printf '%f')
 for program in $programs; do
 	{
 		echo '#!/bin/sh'

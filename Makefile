@@ -1,0 +1,70 @@
+# The interface of this repository. `make` alone lists the targets.
+
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PORT ?= 6399
+
+pure    := ./commands/... ./fence/... ./lease/...
+sources := $(filter-out %_test.go,$(wildcard $(addsuffix /*.go,module commands fence lease))) \
+           $(wildcard module/*.c module/*.h) module/emq.map go.mod go.sum Makefile
+
+# The version script hides all but the entry points; the linker runs elsewhere, so its path is absolute.
+gobuild = CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false \
+          -ldflags "-buildid= -X main.build=$$(<build/emq.id) \
+                    -extldflags '\"-Wl,--version-script=$(CURDIR)/module/emq.map\"'"
+
+# Opens a command that needs a server: it learns from the environment what to start.
+with_server = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" \
+              EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so"
+
+.PHONY: help build run demo test test-unit test-server golden lint clean FORCE
+
+help:
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: build/emq.so build/emq-debug.so ## build/emq.so (with emq.so.debug, unstripped) and emq-debug.so, for the tests
+
+# The commit that the library is built from, as its load line says it. Written only when it changes.
+build/emq.id: FORCE
+	@of=(module commands fence lease go.mod go.sum Makefile ':!*_test.go'); \
+	id=$$(git log -1 --abbrev=12 --format=%h -- "$${of[@]}" 2>/dev/null); \
+	[ -z "$$(git status --porcelain -- "$${of[@]}" 2>/dev/null)" ] || id=$$id-dirty; \
+	cmp -s $@ <<<"$${id:-unknown}" || echo "$${id:-unknown}" >$@
+FORCE:
+
+# Through a temporary file: a running server has the old one mapped. Valkey refuses a module without the execute bit.
+build/emq.so.debug build/emq-debug.so: $(sources) build/emq.id
+	$(gobuild) $(if $(findstring emq-debug,$@),-tags emqdebug) -o $@.tmp ./module
+	@rm -f $@.h
+	@chmod 755 $@.tmp && mv $@.tmp $@
+
+build/emq.so: build/emq.so.debug
+	strip -s -o $@.tmp $<
+	@chmod 755 $@.tmp && mv $@.tmp $@
+
+run: build/emq.so ## a server with the module on 127.0.0.1, in the foreground; PORT=6399
+	@exec build/run.sh "$(PORT)"
+
+demo: build/emq.so ## a private server and 10,000 jobs through their whole life
+	@$(with_server) exec go run ./examples/demo $(ARGS)
+
+test: test-unit test-server ## vet, unit tests, and every suite against a real server
+
+test-unit: ## vet, and the tests of the pure packages, also under the race detector
+	go vet ./...
+	CGO_ENABLED=0 go test -count=1 $(pure)
+	CGO_ENABLED=1 go test -count=1 -race $(pure)
+
+test-server: build ## the suites against a real server; ARGS='-run Claim -v' for a part
+	@$(with_server) go test -count=1 -timeout 40m ./test/... $(ARGS)
+
+golden: build ## write the golden file anew from what the server answers
+	@$(with_server) go test -count=1 ./test/ -run Golden -update
+
+lint: build ## formatting, vet, staticcheck, the rules of each package, C warnings, scripts
+	@build/lint.sh
+
+clean: ## remove what was built and the data of `make run`; the fetched server stays
+	rm -rf build/*.so build/*.so.debug build/*.h build/*.tmp build/emq.id build/run

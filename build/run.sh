@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# run.sh PORT: a server with the built module in the foreground, its data in build/run/.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+
+port=$1
+server=$(build/valkey.sh)
+cli=$(dirname "$server")/valkey-cli
+[ -x "$cli" ] || cli=valkey-cli
+
+mkdir -p build/run
+sed "s|^loadmodule .*|loadmodule \"$PWD/build/emq.so\"|" valkey.conf.example >build/run/valkey.conf
+
+emq="${cli#"$PWD"/} -p $port"
+cat <<END
+A job in three commands, from another terminal in this folder:
+
+  $emq EMQ.ENQUEUE 2 'emq:{mail}:job:JOB00000000001' 'emq:{mail}:pending' JOB00000000001 'hello'
+  $emq EMQ.CLAIM 2 'emq:{mail}:pending' 'emq:{mail}:active' 'emq:{mail}:job:' 30000
+  $emq EMQ.COMPLETE 2 'emq:{mail}:active' 'emq:{mail}:job:JOB00000000001' JOB00000000001 1 'emq:{mail}:'
+
+Ctrl-C stops the server. Its data stays in build/run/.
+
+END
+exec "$server" "$PWD/build/run/valkey.conf" --port "$port" --dir "$PWD/build/run"
