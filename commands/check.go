@@ -1,0 +1,108 @@
+package commands
+
+import (
+	"emq/fence"
+	"emq/lease"
+)
+
+// check makes the checks that are the same for every verb, steps 2 to 6 of WIRE6 §2, and reports whether the verb may
+// go on. Step 1, the arity, is the server's, from the same table.
+func (c *Command) check(r *Request, o *Outcome) bool {
+	if got := r.Args[1]; got != c.Numkeys() {
+		o.refuseNumkeys(c, got)
+		return false
+	}
+	if c.id > 0 && !IsJob(r.Args[c.id]) {
+		o.refuse(RefusedKind, "EMQKIND job id must be JOB-namespaced")
+		return false
+	}
+	if arg, queue, ok := c.layout(r); !ok {
+		o.refuseKey(c, r, arg, queue)
+		return false
+	}
+	for _, i := range c.numbers {
+		a := &c.Args[i-1]
+		if n, ok := lease.Decimal(r.Args[i]); !ok || n < a.Range.min || n > a.Range.max {
+			o.refuseNumber(a, r.Args[i])
+			return false
+		}
+	}
+	if r.Replica {
+		o.refuseReplica()
+		return false
+	}
+	return r.read(c)
+}
+
+// number is an argument that check has found to be in its range.
+func number(r *Request, arg int) int64 {
+	n, _ := lease.Decimal(r.Args[arg])
+	return n
+}
+
+// admit makes step 7, the fence, for a verb that does not create rows: it goes on under our identity alone. On an
+// unclaimed store it refuses if the key that the verb is about is there, and otherwise gives the verb's empty answer.
+func (r *Request) admit(o *Outcome, key Key, empty func(*Outcome)) bool {
+	switch r.verdict() {
+	case fence.Ours:
+		return true
+	case fence.Foreign:
+		o.refuseForeign(r)
+	default:
+		if r.Types[key] == None {
+			empty(o)
+		} else if key == KeyRow {
+			o.refuseUnclaimed("the job's row")
+		} else {
+			o.refuseUnclaimed("the queue's " + keySuffix[key])
+		}
+	}
+	return false
+}
+
+func (r *Request) verdict() fence.Verdict {
+	return fence.Judge(r.IdentityType != None, r.IdentityType == String, r.Identity)
+}
+
+// typed makes step 8 for some keys: each is absent or of its own type.
+func (r *Request) typed(o *Outcome, keys ...Key) bool {
+	for _, k := range keys {
+		want := SortedSet
+		if k == KeyRow {
+			want = Hash
+		}
+		if t := r.Types[k]; t != None && t != want {
+			o.refuseType()
+			return false
+		}
+	}
+	return true
+}
+
+// held makes the holder's check of WIRE6 §4 for a row that is there; verb is the word of the scripts' own text.
+func (r *Request) held(o *Outcome, token int, verb string) bool {
+	for _, f := range [...]Field{FieldGroup, FieldParent} {
+		if r.has(f) {
+			o.refuseScript(f)
+			return false
+		}
+	}
+	if !lease.Held(r.Row[FieldState], r.Row[FieldAttempts], r.Args[token], r.has(FieldLeaseEpoch)) {
+		o.refuseToken(verb)
+		return false
+	}
+	return true
+}
+
+// read asserts that the host has read what the plan names. It reads nothing on a replica, and nothing where the names
+// can't be those of one queue; whoever comes here was refused by neither, so the host and this package disagree.
+func (r *Request) read(c *Command) bool {
+	unread := r.IdentityType == Unread
+	for _, k := range c.Plan.Keys {
+		unread = unread || r.Types[k] == Unread
+	}
+	if unread {
+		panic("commands: the plan of " + c.Name + " was not read")
+	}
+	return true
+}

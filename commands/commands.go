@@ -1,0 +1,186 @@
+// Package commands answers one question: given what a store holds, what does a verb do to it?
+//
+// A verb is decided here and carried out elsewhere. The host reads what the verb's Plan names into a Request, calls
+// Decide once, and then either refuses with the Outcome's text or applies the Outcome's effects and replies. Both are
+// plain data. Nothing in this package reads a clock, logs, allocates or touches a store, so every decision can be
+// tested and fuzzed without a server.
+//
+// Request and Outcome have the memory layout of their C mirrors in module/emq.h, which is asserted when module/ is
+// compiled. That is how a command crosses from C to Go once and nothing is copied: strings in a Request view the
+// server's own bytes and are valid for the duration of Decide alone.
+package commands
+
+// MaxArgs is the largest number of arguments of any verb, its name included.
+const MaxArgs = 12
+
+// Key names a key of one queue by its role; NumKeys is their number. The names' exact bytes are in keys.go.
+type Key uint8
+
+// The keys of a queue (WIRE6 §1).
+const (
+	KeyRow Key = iota
+	KeyPending
+	KeyActive
+	KeySchedule
+	KeyDead
+	KeyCompleted
+	KeyFailed
+	NumKeys
+
+	// NoKey stands where no key is meant.
+	NoKey Key = 255
+)
+
+// Field names a field of a job row, or of a counter.
+type Field uint8
+
+// The fields that this wire reads or writes (WIRE6 §1).
+const (
+	FieldState Field = iota
+	FieldAttempts
+	FieldPayload
+	FieldLeaseEpoch
+	FieldFailures
+	FieldLastError
+	FieldStalled
+	FieldGroup
+	FieldParent
+	FieldCount
+	NumFields
+)
+
+// FieldName holds the fields' exact bytes.
+var FieldName = [NumFields]string{
+	FieldState:      "state",
+	FieldAttempts:   "attempts",
+	FieldPayload:    "payload",
+	FieldLeaseEpoch: "lease_epoch",
+	FieldFailures:   "failures",
+	FieldLastError:  "last_error",
+	FieldStalled:    "stalled",
+	FieldGroup:      "group",
+	FieldParent:     "parent",
+	FieldCount:      "count",
+}
+
+// Type is what is stored at a key.
+type Type uint8
+
+// Unread marks a key that the host did not look at; the others follow the server's own numbering, shifted by one.
+const (
+	Unread Type = iota
+	None
+	String
+	List
+	Hash
+	Set
+	SortedSet
+	Module
+	Stream
+)
+
+// String is the type as the server's TYPE command names it.
+func (t Type) String() string {
+	names := [...]string{"unread", "none", "string", "list", "hash", "set", "zset", "module", "stream"}
+	if int(t) < len(names) {
+		return names[t]
+	}
+	return "unknown"
+}
+
+// Plan says what the host must read for a verb before it is decided. All of it is read without any effect on the store.
+type Plan struct {
+	// Keys are opened and their types told.
+	Keys []Key
+	// Values are the row's fields whose bytes are read, Exists those of which only the presence matters.
+	Values, Exists []Field
+	// Counter is the counter whose `count` is read, or NoKey.
+	Counter Key
+	// Source is the sorted set whose entries are walked from its lowest; each entry's row is then read and decided on
+	// by itself. NoKey where the row is named by the caller.
+	Source Key
+}
+
+// Request is what the host read for one decision. The C mirror is emq_request.
+type Request struct {
+	// Args are the arguments as sent, the verb's name first.
+	Args [MaxArgs]string
+	// Entry is the member of the plan's source under consideration, if HasEntry.
+	Entry string
+	// Identity is the value of fence.Key, if that is a string.
+	Identity string
+	// Row holds the values of the plan's fields; a field is present if its bit in Present is set.
+	Row [NumFields]string
+	// Count is the plan's counter, if HasCount.
+	Count string
+	// Now is the server's clock in Unix ms, one value for a whole execution unit.
+	Now int64
+	// Step counts the entries of the source that this call has already decided on.
+	Step int32
+	// Present is the set of fields that the row has, by their bits.
+	Present uint32
+	// Types tells what each key of the plan holds.
+	Types [NumKeys]Type
+	// IdentityType tells what fence.Key holds.
+	IdentityType Type
+	// Replica tells that this server follows another.
+	Replica bool
+	// HasEntry is false when the source has no further entry.
+	HasEntry bool
+	// HasCount tells that the counter has a `count` field.
+	HasCount bool
+	// Looked tells that Member is filled in; see Outcome.Next.
+	Looked bool
+	// Member is the set of keys, by their bits, that hold Entry.
+	Member uint8
+}
+
+func (r *Request) has(f Field) bool { return r.Present&(1<<f) != 0 }
+
+// Next tells the host how to go on after a decision.
+type Next uint8
+
+const (
+	// Finish: apply the effects of all decisions of this call and reply.
+	Finish Next = iota
+	// NextEntry: keep the effects, read the source's next entry and decide again.
+	NextEntry
+	// Look: read which of the queue's sets hold the entry, and the type of each, and decide on the same entry again.
+	Look
+)
+
+// MaxEffects bounds the effects of one decision, MaxText the bytes of a refusal, the final NUL included.
+const (
+	MaxEffects = 6
+	MaxText    = 1024
+)
+
+// Outcome is one decision: a refusal, or effects and a reply. The C mirror is emq_outcome.
+type Outcome struct {
+	Effects [MaxEffects]Effect
+	Reply   Reply
+	// NumEffects is how many of Effects are meant.
+	NumEffects int32
+	// TextLen is the length of a refusal's text, 0 if the verb is not refused. A refusal has no effects.
+	TextLen int32
+	// Refusal is the catalogue entry of Text.
+	Refusal Refusal
+	// Next tells how to go on.
+	Next Next
+	// Text is the error reply, NUL-terminated, free of control bytes.
+	Text [MaxText]byte
+}
+
+// Reset makes the outcome that of a verb which changes nothing and does not answer yet.
+func (o *Outcome) Reset() {
+	o.NumEffects, o.TextLen, o.Refusal, o.Next, o.Reply = 0, 0, NotRefused, Finish, Reply{}
+}
+
+// Decide decides one verb on what was read for it, following the order of WIRE6 §2, and writes the outcome.
+func Decide(verb Verb, r *Request, o *Outcome) {
+	o.Reset()
+	c := &Table[verb]
+	if c.check(r, o) {
+		c.decide(r, o)
+	}
+}

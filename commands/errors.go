@@ -1,0 +1,169 @@
+package commands
+
+import "emq/fence"
+
+// Refusal is an entry of the error catalogue.
+type Refusal uint8
+
+// The refusals, in the order in which WIRE6 §2 checks them. The server itself adds the wrong number of arguments
+// (ERR), OOM and NOPERM before a verb is reached.
+const (
+	NotRefused Refusal = iota
+	RefusedNumkeys
+	RefusedKind
+	RefusedKey
+	RefusedNumber
+	RefusedReplica
+	RefusedFence
+	RefusedType
+	RefusedGone
+	RefusedScript
+	RefusedToken
+	RefusedInternal
+	NumRefusals
+)
+
+// Catalogue is the whole public list of what a verb can refuse with. The first word of an error reply is its class: it
+// is contract, and what INFO errorstats counts.
+var Catalogue = [NumRefusals]struct {
+	// Class is the reply's first word.
+	Class string
+	// When says what the caller did or met.
+	When string
+	// Then says what the caller can do about it.
+	Then string
+}{
+	RefusedNumkeys:  {"ERR", "numkeys is not, byte for byte, the verb's number of keys", "send the count that the verb's table gives"},
+	RefusedKind:     {"EMQKIND", "the id does not start with JOB", "mint ids in the JOB namespace"},
+	RefusedKey:      {"EMQKEY", "a key, rowprefix or base is not the exact name it must be, or names another queue", "build every name from the one queue"},
+	RefusedNumber:   {"ERR", "a number is no canonical decimal integer in its range", "send digits alone, in the range the text names"},
+	RefusedReplica:  {"READONLY", "the server follows another, writable or not", "send it to the primary"},
+	RefusedFence:    {"EMQFENCE", "the store belongs to another wire, or is unclaimed and may not be claimed by this call or this user", "point the client at a store of this wire; see the fence"},
+	RefusedType:     {"WRONGTYPE", "a key that the verb needs holds another type", "find who wrote that key"},
+	RefusedGone:     {"EMQSTALE", "the job has no row: it was completed or removed", "drop the work; it is settled"},
+	RefusedScript:   {"EMQSCRIPT", "the row belongs to a lane (group) or a flow (parent)", "settle it with the lane or flow scripts"},
+	RefusedToken:    {"EMQSTALE", "the token is not that of the job's holder: the lease was lost to a later claim, or given back", "drop the work; the job is another's"},
+	RefusedInternal: {"ERR", "a fault in the module; nothing was written", "report it with the stack from the server's log"},
+}
+
+// maxShown is how many of a foreign value's bytes a text shows, at most (WIRE6 §2).
+const maxShown = 64
+
+// refuse makes the outcome a refusal whose text is the parts in a row. A refusal has no effects.
+func (o *Outcome) refuse(why Refusal, parts ...string) {
+	o.Refusal, o.NumEffects, o.Next, o.TextLen = why, 0, Finish, 0
+	for _, p := range parts {
+		o.text(p)
+	}
+	o.Text[o.TextLen] = 0
+}
+
+func (o *Outcome) text(s string) {
+	o.TextLen += int32(copy(o.Text[o.TextLen:MaxText-1], s))
+}
+
+// show appends foreign bytes to a refusal, escaped and cut, in the manner of Go's %q without the quotes.
+func (o *Outcome) show(s string) {
+	const hex = "0123456789abcdef"
+	cut := len(s) > maxShown
+	if cut {
+		s = s[:maxShown]
+	}
+	for i := 0; i < len(s); i++ {
+		switch b := s[i]; {
+		case b == '"' || b == '\\':
+			o.text("\\")
+			o.text(s[i : i+1])
+		case b >= 0x20 && b < 0x7f:
+			o.text(s[i : i+1])
+		default:
+			o.text("\\x")
+			o.text(hex[b>>4 : b>>4+1])
+			o.text(hex[b&15 : b&15+1])
+		}
+	}
+	if cut {
+		o.text("...")
+	}
+	o.Text[o.TextLen] = 0
+}
+
+// quote appends foreign bytes as show does, between quotes.
+func (o *Outcome) quote(s string) {
+	o.text(`"`)
+	o.show(s)
+	o.text(`"`)
+	o.Text[o.TextLen] = 0
+}
+
+func (o *Outcome) refuseNumkeys(c *Command, got string) {
+	o.refuse(RefusedNumkeys, "ERR numkeys must be ", c.Numkeys(), ", got ")
+	o.quote(got)
+}
+
+func (o *Outcome) refuseKey(c *Command, r *Request, arg int, queue string) {
+	a := &c.Args[arg]
+	o.refuse(RefusedKey, "EMQKEY ", a.Name, ` must be "`)
+	if queue == "" {
+		o.text(basePrefix + "q" + baseEnd)
+	} else {
+		o.show(queue)
+	}
+	switch {
+	case a.Role == RoleRowPrefix:
+		o.text(keySuffix[KeyRow])
+	case a.Role == RoleKey && a.Key == KeyRow:
+		o.text(keySuffix[KeyRow])
+		o.show(r.Args[c.id])
+	case a.Role == RoleKey:
+		o.text(keySuffix[a.Key])
+	}
+	o.text(`"`)
+	if queue == "" {
+		o.text(", with q not empty and without braces and NUL")
+	}
+	o.text(", got ")
+	o.quote(r.Args[arg+1])
+}
+
+func (o *Outcome) refuseNumber(a *Arg, got string) {
+	o.refuse(RefusedNumber, "ERR ", a.Name, " must be an integer from ", a.Range.minText, " to ", a.Range.maxText, ", got ")
+	o.quote(got)
+}
+
+func (o *Outcome) refuseReplica() {
+	o.refuse(RefusedReplica, "READONLY You can't write against a read only replica.")
+}
+
+// refuseForeign refuses a store of another wire.
+func (o *Outcome) refuseForeign(r *Request) {
+	o.refuse(RefusedFence, "EMQFENCE "+fence.Key+" is ")
+	if r.IdentityType == String {
+		o.quote(r.Identity)
+	} else {
+		o.text("a ")
+		o.text(r.IdentityType.String())
+	}
+	o.text(`, this executor speaks "` + fence.Identity + `"`)
+	o.Text[o.TextLen] = 0
+}
+
+// refuseUnclaimed refuses a store that holds the given kind of key under no identity.
+func (o *Outcome) refuseUnclaimed(what string) {
+	o.refuse(RefusedFence, "EMQFENCE "+fence.Key+" is absent, yet ", what,
+		` is there; this executor speaks "`+fence.Identity+`"`)
+}
+
+func (o *Outcome) refuseType() {
+	o.refuse(RefusedType, "WRONGTYPE Operation against a key holding the wrong kind of value")
+}
+
+func (o *Outcome) refuseGone() { o.refuse(RefusedGone, "EMQSTALE job gone") }
+
+func (o *Outcome) refuseToken(verb string) {
+	o.refuse(RefusedToken, "EMQSTALE ", verb, " token mismatch")
+}
+
+func (o *Outcome) refuseScript(f Field) {
+	o.refuse(RefusedScript, "EMQSCRIPT the row has a ", FieldName[f], ": settle it with the scripts that own it")
+}

@@ -1,0 +1,221 @@
+package commands
+
+import (
+	"strconv"
+
+	"emq/lease"
+)
+
+// Version is this module's own version, which COMMAND DOCS gives as the verbs' `since` and MODULE LIST as a decimal
+// MMmmpp. It is not the wire's: that is fence.Identity.
+const (
+	Version       = "0.1.0"
+	VersionNumber = 100
+)
+
+// Category is the verbs' own ACL category.
+const Category = "emq"
+
+// Verb numbers the verbs; it indexes Table.
+type Verb uint8
+
+// The core verbs (WIRE6 §4).
+const (
+	Enqueue Verb = iota
+	Claim
+	Complete
+	Fail
+	NumVerbs
+)
+
+// Role is what an argument is to its verb.
+type Role uint8
+
+const (
+	// RoleNumkeys: the verb's number of keys, byte for byte.
+	RoleNumkeys Role = iota
+	// RoleKey: the key Arg.Key of the queue.
+	RoleKey
+	// RoleID: the job's id.
+	RoleID
+	// RoleBase: the queue's base, `emq:{q}:`.
+	RoleBase
+	// RoleRowPrefix: what the row keys of the queue start with, `emq:{q}:job:`.
+	RoleRowPrefix
+	// RoleNumber: an integer in Arg.Range.
+	RoleNumber
+	// RoleBytes: opaque bytes.
+	RoleBytes
+)
+
+// Access says what a verb does to a key, in the server's own key-spec flags.
+type Access uint16
+
+// Flags of a key spec, numbered as the server numbers them.
+const (
+	AccessRW     Access = 1 << 1
+	AccessRead   Access = 1 << 4
+	AccessUpdate Access = 1 << 5
+	AccessInsert Access = 1 << 6
+	AccessDelete Access = 1 << 7
+)
+
+// Range bounds a number, both ends included.
+type Range struct {
+	min, max         int64
+	minText, maxText string
+}
+
+func between(min, max int64) Range {
+	return Range{min, max, strconv.FormatInt(min, 10), strconv.FormatInt(max, 10)}
+}
+
+// Arg is one argument of a verb.
+type Arg struct {
+	Name   string
+	Role   Role
+	Key    Key    // of RoleKey
+	Access Access // of RoleKey
+	Range  Range  // of RoleNumber
+}
+
+// Command is all there is to know of a verb. Registration, COMMAND DOCS, the checks and the docs derive from it.
+type Command struct {
+	Name       string
+	Summary    string
+	Complexity string
+	Since      string
+	// Flags are the server's command flags; all verbs are `write` and answer getkeys as well.
+	Flags string
+	// Categories are the ACL categories, which the server derives from nothing.
+	Categories string
+	// Tips are hints for clients and proxies.
+	Tips string
+	// Args are the arguments in their order, the verb's name left out.
+	Args []Arg
+	Plan Plan
+
+	decide  func(*Request, *Outcome)
+	numkeys string
+	id      int   // where in Request.Args the id is, 0 if there is none
+	numbers []int // where the numbers are
+}
+
+// Arity is the number of arguments, the verb's name included.
+func (c *Command) Arity() int { return len(c.Args) + 1 }
+
+// Numkeys is the verb's count of keys as its first argument must spell it.
+func (c *Command) Numkeys() string { return c.numkeys }
+
+// Table is the module on one screen.
+var Table = [NumVerbs]Command{
+	Enqueue: {
+		Name:       "EMQ.ENQUEUE",
+		Summary:    "Puts a new job at the end of a queue; a job that exists already is left alone.",
+		Complexity: "O(log(N)) with N the number of pending jobs.",
+		Flags:      "write deny-oom fast getkeys-api",
+		Categories: "emq write fast",
+		Args: []Arg{
+			{Name: "numkeys", Role: RoleNumkeys},
+			{Name: "row", Role: RoleKey, Key: KeyRow, Access: AccessRW | AccessInsert},
+			{Name: "pending", Role: RoleKey, Key: KeyPending, Access: AccessRW | AccessInsert},
+			{Name: "id", Role: RoleID},
+			{Name: "payload", Role: RoleBytes},
+		},
+		Plan:   Plan{Keys: []Key{KeyRow, KeyPending}, Counter: NoKey, Source: NoKey},
+		decide: decideEnqueue,
+	},
+	Claim: {
+		Name:       "EMQ.CLAIM",
+		Summary:    "Takes the first pending job under a lease, with the fencing token that its holder must present.",
+		Complexity: "O((D+1)*log(N)) with N the number of jobs and D, at most 100, the number of broken entries dropped on the way.",
+		Flags:      "write fast getkeys-api",
+		Categories: "emq write fast",
+		Tips:       "nondeterministic_output",
+		Args: []Arg{
+			{Name: "numkeys", Role: RoleNumkeys},
+			{Name: "pending", Role: RoleKey, Key: KeyPending, Access: AccessRW | AccessRead | AccessDelete},
+			{Name: "active", Role: RoleKey, Key: KeyActive, Access: AccessRW | AccessInsert},
+			{Name: "rowprefix", Role: RoleRowPrefix},
+			{Name: "lease_ms", Role: RoleNumber, Range: between(1, lease.MaxMillis)},
+		},
+		Plan: Plan{
+			Keys:    []Key{KeyPending, KeyActive},
+			Values:  []Field{FieldState, FieldAttempts, FieldPayload},
+			Counter: NoKey,
+			Source:  KeyPending,
+		},
+		decide: decideClaim,
+	},
+	Complete: {
+		Name:       "EMQ.COMPLETE",
+		Summary:    "Settles a held job as done and removes it.",
+		Complexity: "O(log(N)+M) with N the number of active jobs and M the number of fields in the job's row.",
+		Flags:      "write getkeys-api",
+		Categories: "emq write slow",
+		Args: []Arg{
+			{Name: "numkeys", Role: RoleNumkeys},
+			{Name: "active", Role: RoleKey, Key: KeyActive, Access: AccessRW | AccessDelete},
+			{Name: "row", Role: RoleKey, Key: KeyRow, Access: AccessRW | AccessDelete},
+			{Name: "id", Role: RoleID},
+			{Name: "token", Role: RoleBytes},
+			{Name: "base", Role: RoleBase},
+		},
+		Plan: Plan{
+			Keys:    []Key{KeyRow, KeyActive, KeyPending, KeyCompleted},
+			Values:  []Field{FieldState, FieldAttempts},
+			Exists:  []Field{FieldLeaseEpoch, FieldGroup, FieldParent},
+			Counter: KeyCompleted,
+			Source:  NoKey,
+		},
+		decide: decideComplete,
+	},
+	Fail: {
+		Name:       "EMQ.FAIL",
+		Summary:    "Gives a held job back after a failure: to a later retry, or to the dead letters at the cap.",
+		Complexity: "O(log(N)) with N the number of jobs in the set that is left or entered.",
+		Flags:      "write fast getkeys-api",
+		Categories: "emq write fast",
+		Args: []Arg{
+			{Name: "numkeys", Role: RoleNumkeys},
+			{Name: "active", Role: RoleKey, Key: KeyActive, Access: AccessRW | AccessDelete},
+			{Name: "schedule", Role: RoleKey, Key: KeySchedule, Access: AccessRW | AccessInsert},
+			{Name: "dead", Role: RoleKey, Key: KeyDead, Access: AccessRW | AccessInsert},
+			{Name: "row", Role: RoleKey, Key: KeyRow, Access: AccessRW | AccessUpdate},
+			{Name: "id", Role: RoleID},
+			{Name: "token", Role: RoleBytes},
+			{Name: "delay_ms", Role: RoleNumber, Range: between(0, lease.MaxMillis)},
+			{Name: "max", Role: RoleNumber, Range: between(1, lease.MaxAttempts)},
+			{Name: "error", Role: RoleBytes},
+			{Name: "base", Role: RoleBase},
+		},
+		Plan: Plan{
+			Keys:    []Key{KeyRow, KeyActive, KeyPending, KeySchedule, KeyDead, KeyFailed},
+			Values:  []Field{FieldState, FieldAttempts, FieldFailures},
+			Exists:  []Field{FieldLeaseEpoch, FieldStalled, FieldGroup, FieldParent},
+			Counter: KeyFailed,
+			Source:  NoKey,
+		},
+		decide: decideFail,
+	},
+}
+
+// The parts of a command that its arguments imply.
+func init() {
+	for v := range Table {
+		c := &Table[v]
+		c.Since = Version
+		keys := 0
+		for i, a := range c.Args {
+			switch a.Role {
+			case RoleKey:
+				keys++
+			case RoleID:
+				c.id = i + 1
+			case RoleNumber:
+				c.numbers = append(c.numbers, i+1)
+			}
+		}
+		c.numkeys = strconv.Itoa(keys)
+	}
+}

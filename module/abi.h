@@ -1,0 +1,185 @@
+/* The part of the module API that this module uses, declared from the server's documented ABI.
+ *
+ * Each function is resolved by name at load, through the pointer that is the first member of every context; see abi.c.
+ * A missing one refuses the load and is named in the log. Everything here is in Valkey since 8.0.0. */
+#ifndef EMQ_ABI_H
+#define EMQ_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct vm_ctx vm_ctx;
+typedef struct vm_string vm_string;
+typedef struct vm_key vm_key;
+typedef struct vm_command vm_command;
+typedef struct vm_reply vm_reply;
+typedef struct vm_info vm_info;
+
+enum { VM_OK = 0, VM_ERR = 1, VM_APIVER = 1 };
+
+/* Modes of OpenKey. */
+enum { VM_READ = 1 << 0, VM_WRITE = 1 << 1, VM_OPEN_NONOTIFY = 1 << 17, VM_OPEN_NOSTATS = 1 << 18 };
+
+/* Answers of KeyType. */
+enum { VM_TYPE_EMPTY, VM_TYPE_STRING, VM_TYPE_LIST, VM_TYPE_HASH, VM_TYPE_SET, VM_TYPE_ZSET };
+
+/* Flags of HashSet and HashGet, and the value that removes a field. */
+enum { VM_HASH_NONE = 0, VM_HASH_EXISTS = 1 << 3 };
+#define VM_HASH_DELETE ((vm_string *)(intptr_t)1)
+
+/* What ZsetAdd reports. */
+enum { VM_ZADD_ADDED = 1 << 2, VM_ZADD_UPDATED = 1 << 3 };
+
+/* Classes of keyspace events. */
+enum { VM_NOTIFY_GENERIC = 1 << 2, VM_NOTIFY_HASH = 1 << 6, VM_NOTIFY_ZSET = 1 << 7 };
+
+/* Flags of a context. */
+enum { VM_CTX_REPLICA = 1 << 3, VM_CTX_CLUSTER = 1 << 5 };
+
+enum { VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED = 1 << 1 };
+
+/* Answers of CallReplyType. */
+enum { VM_REPLY_STRING = 0, VM_REPLY_ERROR = 1, VM_REPLY_ARRAY = 3, VM_REPLY_NULL = 4 };
+
+/* Server events. */
+typedef struct {
+    uint64_t id;
+    uint64_t version;
+} vm_event;
+enum { VM_EVENT_ROLE_CHANGED = 0, VM_EVENT_EVENTLOOP = 15, VM_EVENT_VERSION = 1 };
+enum { VM_EVENTLOOP_BEFORE_SLEEP = 0 };
+
+typedef int (*vm_command_fn)(vm_ctx *, vm_string **, int);
+typedef void (*vm_event_fn)(vm_ctx *, vm_event, uint64_t, void *);
+
+/* Command info, as SetCommandInfo reads it. */
+enum { VM_ARG_STRING = 0, VM_ARG_INTEGER = 1, VM_ARG_KEY = 3 };
+typedef struct vm_arg {
+    const char *name;
+    int type;
+    int key_spec;
+    const char *token;
+    const char *summary;
+    const char *since;
+    int flags;
+    const char *deprecated_since;
+    struct vm_arg *subargs;
+    const char *display_text;
+} vm_arg;
+
+typedef struct {
+    const char *since;
+    const char *changes;
+} vm_history;
+
+enum { VM_BEGIN_INDEX = 2, VM_FIND_RANGE = 2 };
+typedef struct {
+    const char *notes;
+    uint64_t flags;
+    int begin;
+    union {
+        struct {
+            int pos;
+        } index;
+        struct {
+            const char *keyword;
+            int start;
+        } keyword;
+    } bs;
+    int find;
+    union {
+        struct {
+            int last, step, limit;
+        } range;
+        struct {
+            int index, first, step;
+        } keynum;
+    } fk;
+} vm_key_spec;
+
+typedef struct {
+    int version;
+    size_t sizeof_history, sizeof_key_spec, sizeof_arg;
+} vm_info_version;
+
+typedef struct {
+    const vm_info_version *version;
+    const char *summary;
+    const char *complexity;
+    const char *since;
+    vm_history *history;
+    const char *tips;
+    int arity;
+    vm_key_spec *key_specs;
+    vm_arg *args;
+} vm_command_info;
+
+/* One line a function: X(result, name, arguments). */
+#define VM_FUNCTIONS(X)                                                                                                \
+    X(void *, Alloc, (size_t))                                                                                         \
+    X(void, Free, (void *))                                                                                            \
+    X(void, Log, (vm_ctx *, const char *level, const char *format, ...))                                               \
+    /* load */                                                                                                         \
+    X(int, IsModuleNameBusy, (const char *name))                                                                       \
+    X(void, SetModuleAttribs, (vm_ctx *, const char *name, int version, int apiver))                                   \
+    X(void, SetModuleOptions, (vm_ctx *, int options))                                                                 \
+    X(int, GetServerVersion, (void))                                                                                   \
+    X(int, GetContextFlags, (vm_ctx *))                                                                                \
+    X(vm_info *, GetServerInfo, (vm_ctx *, const char *section))                                                       \
+    X(const char *, ServerInfoGetFieldC, (vm_info *, const char *field))                                               \
+    X(void, FreeServerInfo, (vm_ctx *, vm_info *))                                                                     \
+    X(int, SubscribeToServerEvent, (vm_ctx *, vm_event, vm_event_fn))                                                  \
+    X(int, CreateCommand, (vm_ctx *, const char *name, vm_command_fn, const char *flags, int, int, int))               \
+    X(vm_command *, GetCommand, (vm_ctx *, const char *name))                                                          \
+    X(int, SetCommandInfo, (vm_command *, const vm_command_info *))                                                    \
+    X(int, AddACLCategory, (vm_ctx *, const char *name))                                                               \
+    X(int, SetCommandACLCategories, (vm_command *, const char *categories))                                            \
+    X(int, IsKeysPositionRequest, (vm_ctx *))                                                                          \
+    X(void, KeyAtPosWithFlags, (vm_ctx *, int pos, int flags))                                                         \
+    X(vm_reply *, Call, (vm_ctx *, const char *name, const char *format, ...))                                         \
+    X(void, FreeCallReply, (vm_reply *))                                                                               \
+    X(int, CallReplyType, (vm_reply *))                                                                                \
+    X(const char *, CallReplyStringPtr, (vm_reply *, size_t *len))                                                     \
+    X(vm_reply *, CallReplyArrayElement, (vm_reply *, size_t index))                                                   \
+    /* strings */                                                                                                      \
+    X(vm_string *, CreateString, (vm_ctx *, const char *, size_t))                                                     \
+    X(vm_string *, CreateStringFromLongLong, (vm_ctx *, long long))                                                    \
+    X(void, FreeString, (vm_ctx *, vm_string *))                                                                       \
+    X(const char *, StringPtrLen, (const vm_string *, size_t *len))                                                    \
+    /* keys */                                                                                                         \
+    X(vm_key *, OpenKey, (vm_ctx *, vm_string *name, int mode))                                                        \
+    X(void, CloseKey, (vm_key *))                                                                                      \
+    X(int, KeyType, (vm_key *))                                                                                        \
+    X(int, DeleteKey, (vm_key *))                                                                                      \
+    X(char *, StringDMA, (vm_key *, size_t *len, int mode))                                                            \
+    X(int, HashGet, (vm_key *, int flags, ...))                                                                        \
+    X(int, HashSet, (vm_key *, int flags, ...))                                                                        \
+    X(int, ZsetAdd, (vm_key *, double score, vm_string *, int *flags))                                                 \
+    X(int, ZsetRem, (vm_key *, vm_string *, int *deleted))                                                             \
+    X(int, ZsetScore, (vm_key *, vm_string *, double *score))                                                          \
+    X(int, ZsetFirstInScoreRange, (vm_key *, double min, double max, int minex, int maxex))                            \
+    X(vm_string *, ZsetRangeCurrentElement, (vm_key *, double *score))                                                 \
+    X(int, ZsetRangeNext, (vm_key *))                                                                                  \
+    X(void, ZsetRangeStop, (vm_key *))                                                                                 \
+    /* effects */                                                                                                      \
+    X(long long, CachedMicroseconds, (void))                                                                           \
+    X(int, Replicate, (vm_ctx *, const char *name, const char *format, ...))                                           \
+    X(int, SignalModifiedKey, (vm_ctx *, vm_string *name))                                                             \
+    X(int, NotifyKeyspaceEvent, (vm_ctx *, int class, const char *event, vm_string *name))                             \
+    /* replies */                                                                                                      \
+    X(int, WrongArity, (vm_ctx *))                                                                                     \
+    X(int, ReplyWithError, (vm_ctx *, const char *))                                                                   \
+    X(int, ReplyWithLongLong, (vm_ctx *, long long))                                                                   \
+    X(int, ReplyWithString, (vm_ctx *, vm_string *))                                                                   \
+    X(int, ReplyWithArray, (vm_ctx *, long))                                                                           \
+    X(int, ReplyWithEmptyArray, (vm_ctx *))                                                                            \
+    X(int, ReplyWithNull, (vm_ctx *))
+
+#define VM_DECLARE(result, name, args) extern result(*vm_##name) args;
+VM_FUNCTIONS(VM_DECLARE)
+#undef VM_DECLARE
+
+/* Resolves every function. Returns NULL, or the name of the first one that the server does not have. */
+const char *vm_resolve(vm_ctx *ctx);
+
+#endif

@@ -1,0 +1,252 @@
+/* The way of a command: read what its plan names, have it decided, have it carried out. Nothing is written here. */
+#include "emq.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "_cgo_export.h"
+
+emq_verb emq_verbs[EMQ_MAX_VERBS];
+
+static emq_bytes bytes_of(const vm_string *s) {
+    size_t n;
+    const char *p = vm_StringPtrLen(s, &n);
+    return (emq_bytes){p, (intptr_t)n};
+}
+
+static int ends_in(const char *s, size_t n, const char *end, size_t end_len) {
+    return n >= end_len && memcmp(s + n - end_len, end, end_len) == 0;
+}
+
+/* Cuts the queue's base off a declared set. The names of undeclared keys are made from it, so whatever a caller sends,
+ * no key is read outside the queue of a key that the ACL has seen; whether the names are right is Go's to say. */
+static int find_base(emq_frame *f) {
+    for (int i = 0; i < f->verb->arity; i++) {
+        int key = f->verb->key_at[i];
+        if (key == EMQ_NO_KEY || key == EMQ_ROW) continue;
+        emq_bytes name = f->req.args[i];
+        size_t n = (size_t)name.n;
+        if (!ends_in(name.p, n, emq_suffix[key], emq_suffix_len[key])) return 0;
+        n -= emq_suffix_len[key];
+        if (!ends_in(name.p, n, "}:", 2)) return 0;
+        f->base = name.p;
+        f->base_len = n;
+        return 1;
+    }
+    return 0;
+}
+
+/* Makes base + suffix, and an id after it if there is one. */
+static vm_string *derive(emq_frame *f, int key, const emq_bytes *id) {
+    char small[256], *buf = small;
+    size_t n = f->base_len + emq_suffix_len[key] + (id ? (size_t)id->n : 0);
+    if (n > sizeof(small)) buf = vm_Alloc(n);
+    memcpy(buf, f->base, f->base_len);
+    memcpy(buf + f->base_len, emq_suffix[key], emq_suffix_len[key]);
+    if (id) memcpy(buf + f->base_len + emq_suffix_len[key], id->p, (size_t)id->n);
+    vm_string *name = vm_CreateString(NULL, buf, n);
+    if (buf != small) vm_Free(buf);
+    return name;
+}
+
+vm_key *emq_open(emq_frame *f, int key) {
+    if (f->opened & (1u << key)) return f->key[key];
+    if (!f->name[key]) {
+        f->name[key] = derive(f, key, NULL);
+        f->owned |= 1u << key;
+    }
+    f->opened |= 1u << key;
+    return f->key[key] = vm_OpenKey(f->ctx, f->name[key], VM_READ | VM_WRITE);
+}
+
+static uint8_t type_of(vm_key *key) { return (uint8_t)(vm_KeyType(key) + 1); }
+
+static void read_identity(emq_frame *f) {
+    f->identity = vm_OpenKey(f->ctx, emq_identity_key, VM_READ | VM_OPEN_NOSTATS | VM_OPEN_NONOTIFY);
+    f->req.identity_type = type_of(f->identity);
+    if (f->req.identity_type == EMQ_STRING) {
+        size_t n;
+        const char *p = vm_StringDMA(f->identity, &n, VM_READ);
+        f->req.identity = (emq_bytes){p, (intptr_t)n};
+    }
+}
+
+static void read_row(emq_frame *f, emq_step *s) {
+    emq_request *r = &f->req;
+    r->types[EMQ_ROW] = type_of(s->row);
+    r->present = 0;
+    if (r->types[EMQ_ROW] != VM_TYPE_HASH + 1) return;
+    for (int i = 0; i < EMQ_NUM_FIELDS; i++) {
+        if (f->verb->values & (1u << i)) {
+            vm_HashGet(s->row, VM_HASH_NONE, emq_field[i], &s->value[i], NULL);
+            if (!s->value[i]) continue;
+            r->row[i] = bytes_of(s->value[i]);
+        } else if (f->verb->exists & (1u << i)) {
+            int there = 0;
+            vm_HashGet(s->row, VM_HASH_EXISTS, emq_field[i], &there, NULL);
+            if (!there) continue;
+        } else {
+            continue;
+        }
+        r->present |= 1u << i;
+    }
+}
+
+static void read_count(emq_frame *f) {
+    int key = f->verb->counter;
+    if (f->req.types[key] != VM_TYPE_HASH + 1) return;
+    vm_HashGet(f->key[key], VM_HASH_NONE, emq_field[EMQ_FIELD_COUNT], &f->count, NULL);
+    if (!f->count) return;
+    f->req.count = bytes_of(f->count);
+    f->req.has_count = 1;
+}
+
+/* Reads the source's first or next entry and that entry's row into a step. */
+static void read_entry(emq_frame *f, emq_step *s) {
+    emq_request *r = &f->req;
+    vm_key *source = f->key[f->verb->source];
+    r->has_entry = r->looked = 0;
+    memset(r->row, 0, sizeof(r->row));
+    if (r->types[f->verb->source] != VM_TYPE_ZSET + 1) return;
+    if (r->step == 0) {
+        vm_ZsetFirstInScoreRange(source, -INFINITY, INFINITY, 0, 0);
+    } else if (!vm_ZsetRangeNext(source)) {
+        return;
+    }
+    s->entry = vm_ZsetRangeCurrentElement(source, NULL);
+    if (!s->entry) return;
+    r->has_entry = 1;
+    r->entry = bytes_of(s->entry);
+    s->row_name = derive(f, EMQ_ROW, &r->entry);
+    s->row = vm_OpenKey(f->ctx, s->row_name, VM_READ | VM_WRITE);
+    read_row(f, s);
+}
+
+/* Reads which sets of the queue hold the step's entry. */
+static void look(emq_frame *f, emq_step *s) {
+    static const uint8_t sets[] = {EMQ_PENDING, EMQ_ACTIVE, EMQ_SCHEDULE, EMQ_DEAD};
+    emq_request *r = &f->req;
+    r->member = 0;
+    for (size_t i = 0; i < sizeof(sets); i++) {
+        double score;
+        vm_key *set = emq_open(f, sets[i]);
+        r->types[sets[i]] = type_of(set);
+        if (r->types[sets[i]] == VM_TYPE_ZSET + 1 && vm_ZsetScore(set, s->entry, &score) == VM_OK)
+            r->member |= (uint8_t)(1u << sets[i]);
+    }
+    r->looked = 1;
+}
+
+/* Reads everything that the verb's plan names. Where the names can't be those of one queue, or nothing may be written,
+ * nothing is read: Go refuses these before it looks at the store. */
+static void read_plan(emq_frame *f) {
+    emq_request *r = &f->req;
+    emq_bytes numkeys = r->args[1];
+    if (numkeys.n != 1 || numkeys.p[0] != '0' + f->verb->numkeys || r->replica || !find_base(f)) return;
+    read_identity(f);
+    for (int key = 0; key < EMQ_NUM_KEYS; key++)
+        if (f->verb->keys & (1u << key)) r->types[key] = type_of(emq_open(f, key));
+    if (f->verb->counter != EMQ_NO_KEY) read_count(f);
+    if (f->verb->source != EMQ_NO_KEY) {
+        read_entry(f, &f->first);
+    } else {
+        f->first.row_name = f->name[EMQ_ROW];
+        f->first.row = f->key[EMQ_ROW];
+        read_row(f, &f->first);
+    }
+}
+
+/* Has every step decided. 0 if Go panicked: then no step may be carried out. */
+static int decide(emq_frame *f, int verb) {
+    for (emq_step *s = &f->first;;) {
+        emq_entered_go();
+        if (!emqDecide(verb, &f->req, &s->out)) {
+            emq_log_panic(f->ctx);
+            return 0;
+        }
+        f->last = s;
+        switch (s->out.next) {
+        case EMQ_FINISH: return 1;
+        case EMQ_LOOK: look(f, s); break;
+        case EMQ_NEXT_ENTRY:
+            s = s->next = vm_Alloc(sizeof(*s));
+            memset(s, 0, offsetof(emq_step, out));
+            f->req.step++;
+            read_entry(f, s);
+            break;
+        }
+    }
+}
+
+static void close_keys(emq_frame *f) {
+    for (emq_step *s = &f->first; s; s = s->next)
+        if (s->entry && s->row) vm_CloseKey(s->row);
+    for (int key = 0; key < EMQ_NUM_KEYS; key++)
+        if (f->key[key]) vm_CloseKey(f->key[key]);
+}
+
+static void free_frame(emq_frame *f) {
+    for (emq_step *s = &f->first, *next; s; s = next) {
+        next = s->next;
+        for (int i = 0; i < EMQ_NUM_FIELDS; i++)
+            if (s->value[i]) vm_FreeString(NULL, s->value[i]);
+        if (s->entry) vm_FreeString(NULL, s->entry);
+        if (s->entry && s->row_name) vm_FreeString(NULL, s->row_name);
+        if (s != &f->first) vm_Free(s);
+    }
+    for (int key = 0; key < EMQ_NUM_KEYS; key++)
+        if (f->owned & (1u << key)) vm_FreeString(NULL, f->name[key]);
+    if (f->count) vm_FreeString(NULL, f->count);
+}
+
+static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
+    const emq_verb *v = &emq_verbs[verb];
+    if (vm_IsKeysPositionRequest(ctx)) {
+        for (int i = 0; i < argc && i < v->arity; i++)
+            if (v->key_at[i] != EMQ_NO_KEY) vm_KeyAtPosWithFlags(ctx, i, (int)v->access[i]);
+        return VM_OK;
+    }
+    if (argc != v->arity) return vm_WrongArity(ctx);
+    /* A forked child shares nothing with the Go runtime's threads: entering Go there hangs for ever. */
+    if (emq_is_child) return vm_ReplyWithError(ctx, "ERR EMQ verbs do not run in a forked child");
+
+    emq_frame f;
+    memset(&f, 0, offsetof(emq_frame, first.out));
+    f.ctx = ctx;
+    f.argv = argv;
+    f.verb = v;
+    f.last = &f.first;
+    for (int i = 0; i < argc; i++) {
+        f.req.args[i] = bytes_of(argv[i]);
+        if (v->key_at[i] != EMQ_NO_KEY) f.name[v->key_at[i]] = argv[i];
+    }
+    if (v->id_at) f.id = argv[v->id_at];
+    f.req.now = vm_CachedMicroseconds() / 1000;
+    f.req.replica = emq_is_replica != 0;
+
+    read_plan(&f);
+    int decided = decide(&f, verb);
+    if (f.identity) vm_CloseKey(f.identity);
+    int claimed = decided && emq_apply(&f);
+    close_keys(&f);
+    if (!decided) {
+        vm_ReplyWithError(ctx, "ERR internal error in the EMQ module: nothing was written, see the server's log");
+    } else if (!claimed) {
+        vm_ReplyWithError(ctx, "EMQFENCE {emq}:version is absent and this user may not claim it");
+    } else {
+        emq_announce(&f);
+        emq_reply(&f);
+    }
+    free_frame(&f);
+    return VM_OK;
+}
+
+/* One trampoline a verb, in the order of package commands: the server hands a command nothing but its arguments. */
+#define TRAMPOLINE(verb)                                                                                               \
+    static int trampoline_##verb(vm_ctx *ctx, vm_string **argv, int argc) { return run(ctx, argv, argc, verb); }
+TRAMPOLINE(0)
+TRAMPOLINE(1)
+TRAMPOLINE(2)
+TRAMPOLINE(3)
+const vm_command_fn emq_trampolines[] = {trampoline_0, trampoline_1, trampoline_2, trampoline_3};
+const int emq_num_trampolines = sizeof(emq_trampolines) / sizeof(emq_trampolines[0]);

@@ -1,0 +1,50 @@
+/* EMQ.DEBUG, in builds with the tag emqdebug alone: what a test must see from inside the server. */
+#include "emq.h"
+
+#ifdef EMQ_DEBUG
+#include <dirent.h>
+#include <signal.h>
+#include <string.h>
+#include <strings.h>
+
+#include "_cgo_export.h"
+
+static int64_t count_threads(void) {
+    int64_t n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    if (!tasks) return -1;
+    for (struct dirent *e; (e = readdir(tasks));)
+        if (e->d_name[0] != '.') n++;
+    closedir(tasks);
+    return n;
+}
+
+static void reply_pair(vm_ctx *ctx, const char *name, int64_t n) {
+    vm_string *s = emq_string(name, strlen(name));
+    vm_ReplyWithString(ctx, s);
+    vm_FreeString(NULL, s);
+    vm_ReplyWithLongLong(ctx, n);
+}
+
+static int debug(vm_ctx *ctx, vm_string **argv, int argc) {
+    size_t n;
+    if (argc != 2 || strcasecmp(vm_StringPtrLen(argv[1], &n), "RUNTIME"))
+        return vm_ReplyWithError(ctx, "ERR EMQ.DEBUG takes RUNTIME");
+    emq_runtime r;
+    if (!emqReadRuntime(&r)) return vm_ReplyWithError(ctx, "ERR internal error");
+    stack_t stack;
+    sigaltstack(NULL, &stack);
+    vm_ReplyWithArray(ctx, 16);
+    reply_pair(ctx, "goroutines", r.goroutines);
+    reply_pair(ctx, "gomaxprocs", r.gomaxprocs);
+    reply_pair(ctx, "numgc", r.numgc);
+    reply_pair(ctx, "mallocs", r.mallocs);
+    reply_pair(ctx, "heap_alloc", r.heap_alloc);
+    reply_pair(ctx, "sigaltstack_bytes", stack.ss_flags & SS_DISABLE ? 0 : (int64_t)stack.ss_size);
+    reply_pair(ctx, "threads", count_threads());
+    reply_pair(ctx, "panics", (int64_t)emq_panics);
+    return VM_OK;
+}
+
+int emq_register_debug(vm_ctx *ctx) { return vm_CreateCommand(ctx, "EMQ.DEBUG", debug, "admin", 0, 0, 0); }
+#endif

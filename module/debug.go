@@ -1,0 +1,44 @@
+//go:build emqdebug
+
+package main
+
+// #cgo CFLAGS: -DEMQ_DEBUG
+// #include "emq.h"
+import "C"
+
+import (
+	"runtime"
+
+	"emq/commands"
+)
+
+// panicID is the job id whose decision panics, so that a test can see what a fault in the module does to a server.
+const panicID = "JOB-debug-panic"
+
+func trigger(r *commands.Request) {
+	if r.Entry == panicID {
+		panic("the debug trigger was met")
+	}
+	for _, arg := range r.Args {
+		if arg == panicID {
+			panic("the debug trigger was met")
+		}
+	}
+}
+
+// emqReadRuntime tells how the Go runtime is doing, for EMQ.DEBUG RUNTIME.
+//
+//export emqReadRuntime
+func emqReadRuntime(out *C.emq_runtime) (ok C.int) {
+	defer guard(&ok)
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	*out = C.emq_runtime{
+		goroutines: C.int64_t(runtime.NumGoroutine()),
+		gomaxprocs: C.int64_t(runtime.GOMAXPROCS(0)),
+		numgc:      C.int64_t(m.NumGC),
+		mallocs:    C.int64_t(m.Mallocs),
+		heap_alloc: C.int64_t(m.HeapAlloc),
+	}
+	return 1
+}

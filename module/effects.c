@@ -1,0 +1,170 @@
+/* The interpreter of effects. What is done and what is propagated come from the same effect, so they can't drift apart;
+ * each effect is applied, propagated and announced as the plain command of its name would be (WIRE6 §5). */
+#include "emq.h"
+
+#include <errno.h>
+
+enum { MAX_WORDS = 1 + 2 * EMQ_MAX_FIELDS };
+
+static vm_string *id_of(emq_frame *f, emq_step *s) { return s->entry ? s->entry : f->id; }
+
+static vm_string *name_of(emq_frame *f, emq_step *s, int key) { return key == EMQ_ROW ? s->row_name : f->name[key]; }
+
+static vm_key *open_of(emq_frame *f, emq_step *s, int key) { return key == EMQ_ROW ? s->row : emq_open(f, key); }
+
+/* The string of a value; *made is set to it if it is to be freed. */
+static vm_string *value_of(emq_frame *f, const emq_value *v, vm_string **made) {
+    switch (v->kind) {
+    case EMQ_VALUE_CONST: return emq_const[v->n];
+    case EMQ_VALUE_ARG: return f->argv[v->n];
+    case EMQ_VALUE_EPOCH: return emq_run_id;
+    default: return *made = vm_CreateStringFromLongLong(NULL, v->n);
+    }
+}
+
+/* Claims the store with the caller's own rights. A context without a user (the AOF, another module's timer) is
+ * unrestricted, which only the call itself tells. */
+static int claim_identity(emq_frame *f) {
+    vm_reply *reply = vm_Call(f->ctx, "SET", "!CEssc", emq_identity_key, emq_identity, "NX");
+    if (reply && vm_CallReplyType(reply) == VM_REPLY_ERROR && errno == ENOTSUP) {
+        vm_FreeCallReply(reply);
+        reply = vm_Call(f->ctx, "SET", "!Essc", emq_identity_key, emq_identity, "NX");
+    }
+    int claimed = reply && vm_CallReplyType(reply) == VM_REPLY_STRING;
+    if (reply) vm_FreeCallReply(reply);
+    return claimed;
+}
+
+static void hset(emq_frame *f, emq_step *s, emq_effect *e) {
+    vm_string *made[EMQ_MAX_FIELDS] = {0}, *word[MAX_WORDS + 1] = {name_of(f, s, e->key)};
+    for (int i = 0; i < e->n; i++) {
+        word[1 + 2 * i] = emq_field[e->fields[i]];
+        word[2 + 2 * i] = value_of(f, &e->values[i], &made[i]);
+    }
+    /* Words past the last are NULL, and the first NULL field ends the list. */
+    vm_HashSet(open_of(f, s, e->key), VM_HASH_NONE, word[1], word[2], word[3], word[4], word[5], word[6], word[7],
+               word[8], NULL);
+    vm_Replicate(f->ctx, "HSET", "v", word, (size_t)(1 + 2 * e->n));
+    for (int i = 0; i < e->n; i++)
+        if (made[i]) vm_FreeString(NULL, made[i]);
+    e->done = e->key;
+}
+
+static void hdel(emq_frame *f, emq_step *s, emq_effect *e) {
+    vm_string *word[MAX_WORDS] = {name_of(f, s, e->key)};
+    vm_key *key = open_of(f, s, e->key);
+    for (int i = 0; i < e->n; i++) {
+        word[1 + i] = emq_field[e->fields[i]];
+        vm_HashSet(key, VM_HASH_NONE, word[1 + i], VM_HASH_DELETE, NULL);
+    }
+    vm_Replicate(f->ctx, "HDEL", "v", word, (size_t)(1 + e->n));
+    e->done = e->key;
+    e->emptied = vm_KeyType(key) == VM_TYPE_EMPTY;
+}
+
+static void zadd(emq_frame *f, emq_step *s, emq_effect *e) {
+    int flags = 0;
+    vm_string *id = id_of(f, s);
+    vm_key *key = open_of(f, s, e->key);
+    if (vm_ZsetAdd(key, (double)e->score, id, &flags) != VM_OK || !(flags & (VM_ZADD_ADDED | VM_ZADD_UPDATED))) return;
+    vm_string *score = vm_CreateStringFromLongLong(NULL, e->score);
+    vm_string *word[] = {name_of(f, s, e->key), score, id};
+    vm_Replicate(f->ctx, "ZADD", "v", word, (size_t)3);
+    vm_FreeString(NULL, score);
+    e->done = e->key;
+}
+
+static int zrem_from(emq_frame *f, emq_step *s, emq_effect *e, int at) {
+    int removed = 0;
+    vm_string *id = id_of(f, s);
+    vm_key *key = open_of(f, s, at);
+    if (vm_ZsetRem(key, id, &removed) != VM_OK || !removed) return 0;
+    vm_string *word[] = {name_of(f, s, at), id};
+    vm_Replicate(f->ctx, "ZREM", "v", word, (size_t)2);
+    e->done = (uint8_t)at;
+    e->emptied = vm_KeyType(key) == VM_TYPE_EMPTY;
+    return 1;
+}
+
+static void zrem(emq_frame *f, emq_step *s, emq_effect *e) {
+    if (!zrem_from(f, s, e, e->key) && e->or_else != EMQ_NO_KEY) zrem_from(f, s, e, e->or_else);
+}
+
+static void del(emq_frame *f, emq_step *s, emq_effect *e) {
+    vm_string *word[] = {name_of(f, s, e->key)};
+    vm_DeleteKey(open_of(f, s, e->key));
+    vm_Replicate(f->ctx, "DEL", "v", word, (size_t)1);
+    e->done = e->key;
+}
+
+static void hincrby(emq_frame *f, emq_step *s, emq_effect *e) {
+    vm_string *sum = vm_CreateStringFromLongLong(NULL, e->values[0].n), *field = emq_field[e->fields[0]];
+    vm_HashSet(open_of(f, s, e->key), VM_HASH_NONE, field, sum, NULL);
+    vm_FreeString(NULL, sum);
+    vm_Replicate(f->ctx, "HINCRBY", "ssc", name_of(f, s, e->key), field, "1");
+    e->done = e->key;
+}
+
+int emq_apply(emq_frame *f) {
+    for (emq_step *s = &f->first; s; s = s->next) {
+        for (emq_effect *e = s->out.effects, *end = e + s->out.num_effects; e < end; e++) {
+            e->done = EMQ_NO_KEY;
+            e->emptied = 0;
+            switch (e->op) {
+            case EMQ_OP_SET:
+                if (!claim_identity(f)) return 0;
+                break;
+            case EMQ_OP_HSET: hset(f, s, e); break;
+            case EMQ_OP_HDEL: hdel(f, s, e); break;
+            case EMQ_OP_ZADD: zadd(f, s, e); break;
+            case EMQ_OP_ZREM: zrem(f, s, e); break;
+            case EMQ_OP_DEL: del(f, s, e); break;
+            case EMQ_OP_HINCRBY: hincrby(f, s, e); break;
+            }
+        }
+    }
+    return 1;
+}
+
+void emq_announce(emq_frame *f) {
+    static const struct {
+        int class;
+        const char *event;
+    } events[] = {
+        [EMQ_OP_HSET] = {VM_NOTIFY_HASH, "hset"},     [EMQ_OP_HDEL] = {VM_NOTIFY_HASH, "hdel"},
+        [EMQ_OP_ZADD] = {VM_NOTIFY_ZSET, "zadd"},     [EMQ_OP_ZREM] = {VM_NOTIFY_ZSET, "zrem"},
+        [EMQ_OP_DEL] = {VM_NOTIFY_GENERIC, "del"},    [EMQ_OP_HINCRBY] = {VM_NOTIFY_HASH, "hincrby"},
+    };
+    for (emq_step *s = &f->first; s; s = s->next) {
+        for (emq_effect *e = s->out.effects, *end = e + s->out.num_effects; e < end; e++) {
+            if (e->done == EMQ_NO_KEY) continue;
+            vm_string *name = name_of(f, s, e->done);
+            vm_SignalModifiedKey(f->ctx, name);
+            vm_NotifyKeyspaceEvent(f->ctx, events[e->op].class, events[e->op].event, name);
+            if (e->emptied) vm_NotifyKeyspaceEvent(f->ctx, VM_NOTIFY_GENERIC, "del", name);
+        }
+    }
+}
+
+void emq_reply(emq_frame *f) {
+    emq_step *s = f->last;
+    const emq_value *reply = &s->out.reply;
+    if (s->out.text_len) {
+        vm_ReplyWithError(f->ctx, s->out.text);
+        return;
+    }
+    switch (reply->kind) {
+    case EMQ_REPLY_INTEGER: vm_ReplyWithLongLong(f->ctx, reply->n); break;
+    case EMQ_REPLY_CONST: vm_ReplyWithString(f->ctx, emq_const[reply->n]); break;
+    case EMQ_REPLY_EMPTY: vm_ReplyWithEmptyArray(f->ctx); break;
+    case EMQ_REPLY_JOB:
+        vm_ReplyWithArray(f->ctx, 3);
+        vm_ReplyWithString(f->ctx, s->entry);
+        if (s->value[EMQ_FIELD_PAYLOAD])
+            vm_ReplyWithString(f->ctx, s->value[EMQ_FIELD_PAYLOAD]);
+        else
+            vm_ReplyWithNull(f->ctx);
+        vm_ReplyWithLongLong(f->ctx, reply->n);
+        break;
+    }
+}

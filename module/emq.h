@@ -1,0 +1,184 @@
+/* What the rooms of module/ share: the data that crosses between C and Go, and each file's entry points.
+ *
+ * A command flows through three steps, all on the main thread (docs/architecture.md):
+ *   command.c  reads what the verb's plan names into an emq_request,
+ *   Go         decides (emqDecide, the one crossing) and fills an emq_outcome,
+ *   effects.c  applies, propagates and announces the outcome's effects and replies. */
+#ifndef EMQ_H
+#define EMQ_H
+
+#include "abi.h"
+
+/* ---- Data that crosses. The layouts and numbers are those of package commands; layout.go asserts it. ---- */
+
+enum { EMQ_MAX_ARGS = 12, EMQ_MAX_FIELDS = 4, EMQ_MAX_EFFECTS = 6, EMQ_MAX_TEXT = 1024, EMQ_MAX_VERBS = 16 };
+
+enum { EMQ_ROW, EMQ_PENDING, EMQ_ACTIVE, EMQ_SCHEDULE, EMQ_DEAD, EMQ_COMPLETED, EMQ_FAILED, EMQ_NUM_KEYS, EMQ_NO_KEY = 255 };
+enum { EMQ_FIELD_PAYLOAD = 2, EMQ_FIELD_COUNT = 9, EMQ_NUM_FIELDS };
+enum { EMQ_NUM_CONSTS = 6 };
+enum { EMQ_OP_SET, EMQ_OP_HSET, EMQ_OP_HDEL, EMQ_OP_ZADD, EMQ_OP_ZREM, EMQ_OP_DEL, EMQ_OP_HINCRBY };
+enum { EMQ_VALUE_CONST, EMQ_VALUE_ARG, EMQ_VALUE_INT, EMQ_VALUE_EPOCH };
+enum { EMQ_REPLY_INTEGER, EMQ_REPLY_CONST, EMQ_REPLY_JOB, EMQ_REPLY_EMPTY };
+enum { EMQ_FINISH, EMQ_NEXT_ENTRY, EMQ_LOOK };
+enum { EMQ_UNREAD, EMQ_NONE, EMQ_STRING };
+
+/* A Go string that views bytes of the server's. */
+typedef struct {
+    const char *p;
+    intptr_t n;
+} emq_bytes;
+
+typedef struct {
+    emq_bytes args[EMQ_MAX_ARGS];
+    emq_bytes entry;
+    emq_bytes identity;
+    emq_bytes row[EMQ_NUM_FIELDS];
+    emq_bytes count;
+    int64_t now;
+    int32_t step;
+    uint32_t present;
+    uint8_t types[EMQ_NUM_KEYS];
+    uint8_t identity_type;
+    uint8_t replica;
+    uint8_t has_entry;
+    uint8_t has_count;
+    uint8_t looked;
+    uint8_t member;
+} emq_request;
+
+typedef struct {
+    int64_t kind;
+    int64_t n;
+} emq_value;
+
+typedef struct {
+    emq_value values[EMQ_MAX_FIELDS];
+    int64_t score;
+    uint8_t fields[EMQ_MAX_FIELDS];
+    uint8_t op;
+    uint8_t key;
+    uint8_t or_else;
+    uint8_t n;
+    uint8_t done;    /* C's own: the key that was changed, or EMQ_NO_KEY */
+    uint8_t emptied; /* C's own: the key went away with the last of what it held */
+} emq_effect;
+
+typedef struct {
+    emq_effect effects[EMQ_MAX_EFFECTS];
+    emq_value reply;
+    int32_t num_effects;
+    int32_t text_len;
+    uint8_t refusal;
+    uint8_t next;
+    char text[EMQ_MAX_TEXT];
+} emq_outcome;
+
+/* A verb as C needs it, filled in from the command table at load. */
+typedef struct {
+    const char *name;
+    int arity;
+    int numkeys;
+    int id_at; /* which argument is the id, or 0 */
+    uint8_t key_at[EMQ_MAX_ARGS]; /* which key an argument names, or EMQ_NO_KEY */
+    uint64_t access[EMQ_MAX_ARGS];
+    uint32_t keys;   /* the plan, as bits */
+    uint32_t values;
+    uint32_t exists;
+    uint8_t counter;
+    uint8_t source;
+} emq_verb;
+
+/* ---- One command in flight. ---- */
+
+/* What is done to one entry of the plan's source, or to the one job that the caller names. The outcome comes last: it
+ * is Go's to fill and is not cleared before. */
+typedef struct emq_step {
+    struct emq_step *next;
+    vm_string *entry;                /* owned; NULL where the caller names the job */
+    vm_string *row_name;             /* owned if entry is */
+    vm_key *row;
+    vm_string *value[EMQ_NUM_FIELDS]; /* owned */
+    emq_outcome out;
+} emq_step;
+
+typedef struct {
+    vm_ctx *ctx;
+    vm_string **argv;
+    const emq_verb *verb;
+    const char *base; /* the queue's base, cut off a declared key */
+    size_t base_len;
+    vm_string *name[EMQ_NUM_KEYS];
+    vm_key *key[EMQ_NUM_KEYS];
+    uint32_t owned;  /* keys whose name we made */
+    uint32_t opened; /* keys that were opened, there or not */
+    vm_string *id;   /* the id argument, if there is one */
+    vm_string *count;
+    vm_key *identity;
+    emq_step *last; /* the step that answers */
+    emq_request req;
+    emq_step first;
+} emq_frame;
+
+/* ---- onload.c ---- */
+
+extern vm_string *emq_field[EMQ_NUM_FIELDS];
+extern vm_string *emq_const[EMQ_NUM_CONSTS];
+extern const char *emq_suffix[EMQ_NUM_KEYS];
+extern size_t emq_suffix_len[EMQ_NUM_KEYS];
+extern vm_string *emq_identity_key, *emq_identity, *emq_run_id;
+extern int emq_is_replica;
+extern int emq_is_child;
+
+/* Panics caught since the load, and the text of the last one: value and stack. */
+enum { EMQ_MAX_PANIC = 16 << 10 };
+extern uint64_t emq_panics;
+extern char emq_panic_text[EMQ_MAX_PANIC];
+
+/* Counts and logs the panic whose text stands in emq_panic_text. */
+void emq_log_panic(vm_ctx *ctx);
+
+/* Counts an entry into Go; now and then it lets the Go scheduler in. */
+void emq_entered_go(void);
+
+/* ---- command.c ---- */
+
+extern emq_verb emq_verbs[EMQ_MAX_VERBS];
+extern const vm_command_fn emq_trampolines[];
+extern const int emq_num_trampolines;
+
+/* Opens a key of the frame's queue for reading and writing, once. */
+vm_key *emq_open(emq_frame *f, int key);
+
+/* ---- effects.c ---- */
+
+/* Applies the effects of every step and hands them to the replicas and the AOF. 0 if the store's identity could not be
+ * claimed: then nothing was written. */
+int emq_apply(emq_frame *f);
+
+/* Tells watchers, client-side caches and subscribers of each key that was changed. Other modules may run here, so no
+ * key of the frame is open any more. */
+void emq_announce(emq_frame *f);
+
+void emq_reply(emq_frame *f);
+
+/* ---- register.c ---- */
+
+vm_string *emq_string(const char *s, size_t n);
+
+/* Makes the ACL category. NULL, or what could not be done; so also emq_register. */
+const char *emq_add_category(vm_ctx *ctx, const char *name);
+
+/* Puts the verb, already in emq_verbs, and its documentation before the server. */
+const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *categories, const char *summary,
+                         const char *complexity, const char *since, const char *tips, const char *const *arg_names,
+                         const uint8_t *arg_types);
+
+/* ---- debug.c, in builds with the tag emqdebug ---- */
+
+typedef struct {
+    int64_t goroutines, gomaxprocs, numgc, mallocs, heap_alloc;
+} emq_runtime;
+
+int emq_register_debug(vm_ctx *ctx);
+
+#endif

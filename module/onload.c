@@ -1,0 +1,212 @@
+/* Load, unload and the event loop. The order of ValkeyModule_OnLoad matters; each step says why. */
+#include "emq.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "_cgo_export.h"
+
+enum { MIN_SERVER = 0x080000 };
+
+vm_string *emq_field[EMQ_NUM_FIELDS];
+vm_string *emq_const[EMQ_NUM_CONSTS];
+const char *emq_suffix[EMQ_NUM_KEYS];
+size_t emq_suffix_len[EMQ_NUM_KEYS];
+vm_string *emq_identity_key, *emq_identity, *emq_run_id;
+int emq_is_replica;
+int emq_is_child;
+uint64_t emq_panics;
+char emq_panic_text[EMQ_MAX_PANIC];
+
+static int live; /* the event loop has turned since the load */
+static uint64_t calls_since_yield;
+static int64_t last_yield_ms;
+
+/* ---- The Go scheduler ----
+ *
+ * A thread of the host that enters Go again and again never passes through Go's scheduler, so after 10 ms the runtime's
+ * monitor takes the processor from it and wakes another thread at every tick, which shows in the latency of busy
+ * servers. Letting the scheduler in costs two thread switches, so it is done where the replies have been written, before
+ * the event loop sleeps, and at most every YIELD_MS; the count is for pipelines that keep the loop from sleeping. */
+enum { YIELD_MS = 4, YIELD_CALLS = 1024 };
+
+static int64_t coarse_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void yield(void) {
+    calls_since_yield = 0;
+    last_yield_ms = coarse_ms();
+    emqYield();
+}
+
+void emq_entered_go(void) {
+    if (++calls_since_yield >= YIELD_CALLS) yield();
+}
+
+static void on_event_loop(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
+    (void)ctx, (void)event, (void)data;
+    if (sub != VM_EVENTLOOP_BEFORE_SLEEP || emq_is_child) return;
+    live = 1;
+    if (calls_since_yield && coarse_ms() - last_yield_ms >= YIELD_MS) yield();
+}
+
+static void on_role_changed(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
+    (void)event, (void)sub, (void)data;
+    emq_is_replica = (vm_GetContextFlags(ctx) & VM_CTX_REPLICA) != 0;
+}
+
+static void on_fork(void) { emq_is_child = 1; }
+
+/* ---- Steps of the load ---- */
+
+/* Go moves the host's signal handlers onto the signal stack of the thread that they hit. The one it would make itself
+ * has 32 KiB and no guard, and the host's crash reporter needs nearly all of that, so a roomier one is put in place
+ * before Go sees the thread. It is never freed: a handler may stand on it. */
+static int make_signal_stack(void) {
+    enum { SIZE = 256 << 10 };
+    static void *made;
+    if (made) return 1;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *p = mmap(NULL, SIZE + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED || mprotect(p, page, PROT_NONE)) return 0;
+    stack_t stack = {.ss_sp = p + page, .ss_size = SIZE};
+    if (sigaltstack(&stack, NULL)) return 0;
+    made = p;
+    return 1;
+}
+
+/* The host's crash-time memory test rewrites Go's memory, and the stack that the crash reporter stands on: a report is
+ * cut short, and the server may hang instead of dying. */
+static void switch_memcheck_off(vm_ctx *ctx) {
+    vm_reply *reply = vm_Call(ctx, "CONFIG", "ccc", "SET", "crash-memcheck-enabled", "no");
+    if (reply && vm_CallReplyType(reply) != VM_REPLY_ERROR)
+        vm_Log(ctx, "notice",
+               "crash-memcheck-enabled is now no: its test destroys the Go runtime and cuts crash reports short "
+               "(load argument keep-crash-memcheck leaves it alone)");
+    else
+        vm_Log(ctx, "warning", "crash-memcheck-enabled could not be set to no: crash reports may be cut short");
+    if (reply) vm_FreeCallReply(reply);
+}
+
+static void warn_of_eviction(vm_ctx *ctx) {
+    vm_reply *reply = vm_Call(ctx, "CONFIG", "cc", "GET", "maxmemory-policy");
+    if (reply && vm_CallReplyType(reply) == VM_REPLY_ARRAY) {
+        size_t n = 0;
+        vm_reply *value = vm_CallReplyArrayElement(reply, 1);
+        const char *policy = value ? vm_CallReplyStringPtr(value, &n) : NULL;
+        if (policy && n > 8 && !strncmp(policy, "allkeys-", 8))
+            vm_Log(ctx, "warning",
+                   "maxmemory-policy is %.*s: under memory pressure the server may evict jobs; use noeviction", (int)n,
+                   policy);
+    }
+    if (reply) vm_FreeCallReply(reply);
+}
+
+static int read_run_id(vm_ctx *ctx) {
+    vm_info *info = vm_GetServerInfo(ctx, "server");
+    const char *id = info ? vm_ServerInfoGetFieldC(info, "run_id") : NULL;
+    if (id && !emq_run_id) emq_run_id = vm_CreateString(NULL, id, strlen(id));
+    if (info) vm_FreeServerInfo(ctx, info);
+    return id != NULL;
+}
+
+static int subscribe(vm_ctx *ctx) {
+    return vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_EVENTLOOP, VM_EVENT_VERSION}, on_event_loop) == VM_OK &&
+           vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_ROLE_CHANGED, VM_EVENT_VERSION}, on_role_changed) == VM_OK;
+}
+
+static int refuse(vm_ctx *ctx, const char *why) {
+    vm_Log(ctx, "warning", "not loaded: %s", why);
+    return VM_ERR;
+}
+
+static int read_arguments(vm_ctx *ctx, vm_string **argv, int argc, int *keep_memcheck) {
+    for (int i = 0; i < argc; i++) {
+        size_t n;
+        const char *arg = vm_StringPtrLen(argv[i], &n);
+        if (n == strlen("keep-crash-memcheck") && !strncasecmp(arg, "keep-crash-memcheck", n)) {
+            *keep_memcheck = 1;
+        } else {
+            vm_Log(ctx, "warning", "not loaded: unknown load argument '%.*s'; the only one is keep-crash-memcheck",
+                   (int)(n > 64 ? 64 : n), arg);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+int ValkeyModule_OnLoad(vm_ctx *ctx, vm_string **argv, int argc) {
+    int keep_memcheck = 0;
+    const char *missing = vm_resolve(ctx);
+    if (missing) {
+        /* Without the log function there is no one to tell. */
+        if (vm_Log) vm_Log(ctx, "warning", "not loaded: this server lacks %s; Valkey 8.0 or later is needed", missing);
+        return VM_ERR;
+    }
+    /* First, before anything with an effect: are we wanted here? */
+    if (vm_IsModuleNameBusy("emq")) return refuse(ctx, "a module named emq is loaded already");
+    vm_SetModuleAttribs(ctx, "emq", emqVersion(), VM_APIVER);
+    int server = vm_GetServerVersion();
+    if (server < MIN_SERVER) {
+        vm_Log(ctx, "warning", "not loaded: server version %d.%d.%d, needed 8.0.0 or later", server >> 16,
+               server >> 8 & 0xff, server & 0xff);
+        return VM_ERR;
+    }
+    if (!read_arguments(ctx, argv, argc, &keep_memcheck)) return VM_ERR;
+    int flags = vm_GetContextFlags(ctx);
+    if (flags & VM_CTX_CLUSTER)
+        return refuse(ctx, "the server is cluster-enabled; {emq}:version and the queues lie in different slots, so a "
+                           "node could not check the identity of its own queues. Use a standalone server");
+    emq_is_replica = (flags & VM_CTX_REPLICA) != 0;
+
+    /* Then what must be in place before Go runs. */
+    if (!make_signal_stack()) return refuse(ctx, "no memory for a signal stack");
+    if (pthread_atfork(NULL, NULL, on_fork)) return refuse(ctx, "pthread_atfork failed");
+    if (!keep_memcheck) switch_memcheck_off(ctx);
+
+    /* The Go runtime starts in a thread of its own; this call waits for it, so that a load that succeeds means that Go
+     * works. */
+    if (!emqStart()) return refuse(ctx, "the Go runtime did not start");
+    if (!read_run_id(ctx)) return refuse(ctx, "the server does not tell its run_id");
+    vm_SetModuleOptions(ctx, VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED);
+    const char *failed = emqRegister(ctx);
+    if (failed) return refuse(ctx, failed);
+#ifdef EMQ_DEBUG
+    if (emq_register_debug(ctx) != VM_OK) return refuse(ctx, "EMQ.DEBUG could not be registered");
+#endif
+    if (!subscribe(ctx)) return refuse(ctx, "no subscription to the server's events");
+
+    warn_of_eviction(ctx);
+    live = 0;
+    char *description = emqDescription();
+    vm_Log(ctx, "notice", "emq %s, on Valkey %d.%d.%d (8.0.0 or later is needed)", description, server >> 16,
+           server >> 8 & 0xff, server & 0xff);
+    free(description);
+    return VM_OK;
+}
+
+/* Go can't leave a process. Until the event loop turns, the server takes a module back whose settings it refuses;
+ * after that an unload would leave the runtime behind, and a reload would run the old code. */
+int ValkeyModule_OnUnload(vm_ctx *ctx) {
+    if (!live) return VM_OK;
+    vm_Log(ctx, "warning",
+           "unload refused: the Go runtime can't leave the process, and a reload would run the old code. To upgrade or "
+           "remove the module, restart the server");
+    return VM_ERR;
+}
+
+void emq_log_panic(vm_ctx *ctx) {
+    emq_panics++;
+    for (char *line = strtok(emq_panic_text, "\n"); line; line = strtok(NULL, "\n"))
+        vm_Log(ctx, "warning", "panic: %s", line);
+}

@@ -1,0 +1,57 @@
+/* A verb before the server: the command, its ACL categories and its documentation. All of it comes from the command
+ * table in package commands. */
+#include "emq.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const vm_info_version info_version = {
+    .version = 1,
+    .sizeof_history = sizeof(vm_history),
+    .sizeof_key_spec = sizeof(vm_key_spec),
+    .sizeof_arg = sizeof(vm_arg),
+};
+
+vm_string *emq_string(const char *s, size_t n) { return vm_CreateString(NULL, s, n); }
+
+const char *emq_add_category(vm_ctx *ctx, const char *name) {
+    /* Busy: an earlier load made it; categories stay for the server's life. */
+    if (vm_AddACLCategory(ctx, name) == VM_OK || errno == EBUSY) return NULL;
+    return "AddACLCategory failed";
+}
+
+const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *categories, const char *summary,
+                         const char *complexity, const char *since, const char *tips, const char *const *arg_names,
+                         const uint8_t *arg_types) {
+    const emq_verb *v = &emq_verbs[verb];
+    vm_arg args[EMQ_MAX_ARGS + 1];
+    vm_key_spec specs[EMQ_NUM_KEYS + 1];
+    memset(args, 0, sizeof(args));
+    memset(specs, 0, sizeof(specs));
+    int num_specs = 0;
+    for (int i = 1; i < v->arity; i++) {
+        args[i - 1] = (vm_arg){.name = arg_names[i], .type = arg_types[i], .key_spec = -1};
+        if (v->key_at[i] == EMQ_NO_KEY) continue;
+        args[i - 1].key_spec = num_specs;
+        /* A fixed place for each key, not numkeys': the ACL then sees the keys whatever numkeys says. */
+        specs[num_specs++] =
+            (vm_key_spec){.flags = v->access[i], .begin = VM_BEGIN_INDEX, .bs.index.pos = i, .find = VM_FIND_RANGE, .fk.range = {0, 1, 0}};
+    }
+    vm_command_info info = {
+        .version = &info_version,
+        .summary = summary,
+        .complexity = complexity,
+        .since = since,
+        .tips = *tips ? tips : NULL,
+        .arity = v->arity,
+        .key_specs = specs,
+        .args = args,
+    };
+    if (verb >= emq_num_trampolines) return "no trampoline for the verb";
+    if (vm_CreateCommand(ctx, v->name, emq_trampolines[verb], flags, 0, 0, 0) != VM_OK) return "CreateCommand failed";
+    vm_command *command = vm_GetCommand(ctx, v->name);
+    if (!command) return "GetCommand failed";
+    if (vm_SetCommandInfo(command, &info) != VM_OK) return "SetCommandInfo failed";
+    if (vm_SetCommandACLCategories(command, categories) != VM_OK) return "SetCommandACLCategories failed";
+    return NULL;
+}

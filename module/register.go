@@ -1,0 +1,122 @@
+package main
+
+// #include <stdlib.h>
+// #include "emq.h"
+import "C"
+
+import (
+	"runtime"
+	"unsafe"
+
+	"emq/commands"
+	"emq/fence"
+)
+
+// build names the source that the library was built from; the Makefile sets it.
+var build = "unknown"
+
+//export emqVersion
+func emqVersion() C.int { return commands.VersionNumber }
+
+// emqDescription says what is loaded, for the log.
+//
+//export emqDescription
+func emqDescription() *C.char {
+	return C.CString(commands.Version + ", wire " + fence.Identity + ", build " + build + ", " + runtime.Version())
+}
+
+// emqRegister hands the constants and the command table over to C and to the server, and answers NULL, or what could
+// not be done. It runs once, at load; what C keeps of it is C's own memory.
+//
+//export emqRegister
+func emqRegister(ctx *C.vm_ctx) (failed *C.char) {
+	ok := C.int(1)
+	defer func() {
+		if ok == 0 {
+			failed = C.CString("a panic while registering")
+		}
+	}()
+	defer guard(&ok)
+
+	for i, name := range commands.FieldName {
+		C.emq_field[i] = constString(name)
+	}
+	for i, text := range commands.ConstText {
+		C.emq_const[i] = constString(text)
+	}
+	for k := commands.Key(0); k < commands.NumKeys; k++ {
+		C.emq_suffix[k] = C.CString(k.Suffix())
+		C.emq_suffix_len[k] = C.size_t(len(k.Suffix()))
+	}
+	C.emq_identity_key = constString(fence.Key)
+	C.emq_identity = constString(fence.Identity)
+
+	category := C.CString(commands.Category)
+	defer C.free(unsafe.Pointer(category))
+	if failed := C.emq_add_category(ctx, category); failed != nil {
+		return failed
+	}
+	for v := range commands.Table {
+		if why := registerVerb(ctx, commands.Verb(v)); why != "" {
+			return C.CString(commands.Table[v].Name + ": " + why)
+		}
+	}
+	return nil
+}
+
+func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
+	c := &commands.Table[v]
+	verb := &C.emq_verbs[v]
+	*verb = C.emq_verb{name: C.CString(c.Name), arity: C.int(c.Arity()), counter: C.uint8_t(c.Plan.Counter), source: C.uint8_t(c.Plan.Source)}
+	for i := range verb.key_at {
+		verb.key_at[i] = C.EMQ_NO_KEY
+	}
+	names := [commands.MaxArgs]*C.char{}
+	types := [commands.MaxArgs]C.uint8_t{}
+	for i, a := range c.Args {
+		names[i+1] = C.CString(a.Name)
+		defer C.free(unsafe.Pointer(names[i+1]))
+		switch a.Role {
+		case commands.RoleKey:
+			types[i+1] = C.VM_ARG_KEY
+			verb.key_at[i+1] = C.uint8_t(a.Key)
+			verb.access[i+1] = C.uint64_t(a.Access)
+			verb.numkeys++
+		case commands.RoleNumkeys, commands.RoleNumber:
+			types[i+1] = C.VM_ARG_INTEGER
+		case commands.RoleID:
+			verb.id_at = C.int(i + 1)
+		}
+	}
+	for _, k := range c.Plan.Keys {
+		verb.keys |= 1 << k
+	}
+	for _, f := range c.Plan.Values {
+		verb.values |= 1 << f
+	}
+	for _, f := range c.Plan.Exists {
+		verb.exists |= 1 << f
+	}
+
+	var free []unsafe.Pointer
+	text := func(s string) *C.char {
+		p := C.CString(s)
+		free = append(free, unsafe.Pointer(p))
+		return p
+	}
+	why := C.emq_register(ctx, C.int(v), text(c.Flags), text(c.Categories), text(c.Summary), text(c.Complexity),
+		text(c.Since), text(c.Tips), &names[0], &types[0])
+	for _, p := range free {
+		C.free(p)
+	}
+	if why == nil {
+		return ""
+	}
+	return C.GoString(why)
+}
+
+func constString(s string) *C.vm_string {
+	p := C.CString(s)
+	defer C.free(unsafe.Pointer(p))
+	return C.emq_string(p, C.size_t(len(s)))
+}
