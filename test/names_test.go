@@ -1,0 +1,154 @@
+package test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var allBytes = func() string {
+	var b strings.Builder
+	for c := range 256 {
+		b.WriteByte(byte(c))
+	}
+	return b.String()
+}()
+
+var names = map[string]string{
+	"one byte":         "x",
+	"300000 bytes":     strings.Repeat("n", 300_000),
+	"UTF-8":            "zażółć-队列-🙂",
+	"CR LF":            "a\r\nb\r\n",
+	"high bytes":       allBytes[0x80:],
+	"colons":           "a:b:job:c",
+	"looks like a key": "emq:q:job:JOB1",
+	"blanks":           " a b ",
+	"percent":          "%s%n%d",
+}
+
+// life carries a job through all its states and leaves the queue as it was.
+func (st *store) life(q queue, id, payload string) {
+	st.t.Helper()
+	require.Equal(st.t, integer(1), st.do(q.enqueue(id, payload)...))
+	require.Equal(st.t, integer(0), st.do(q.enqueue(id, "another")...))
+	require.Equal(st.t, claimed(id, payload, 1), st.do(q.claim(30000)...))
+	require.Equal(st.t, bulk("scheduled"), st.do(q.fail(id, "1", 5000, 2, payload)...))
+	require.Equal(st.t, payload, st.row(q, id)["last_error"])
+	st.move(q, id, "scheduled", "pending")
+	require.Equal(st.t, claimed(id, payload, 2), st.do(q.claim(30000)...))
+	require.Equal(st.t, bulk("dead"), st.do(q.fail(id, "2", 5000, 2, payload)...))
+	require.Equal(st.t, []string{id}, st.members(q.dead()))
+	st.move(q, id, "dead", "pending")
+	require.Equal(st.t, claimed(id, payload, 3), st.do(q.claim(30000)...))
+	require.Equal(st.t, integer(1), st.do(q.complete(id, "3")...))
+	require.Equal(st.t, empty, st.do(q.claim(30000)...))
+	require.Empty(st.t, st.row(q, id))
+}
+
+func TestNames(t *testing.T) {
+	s := start(t, withModule())
+	for what, name := range names {
+		t.Run("queue/"+what, func(t *testing.T) { s.fresh(t).life(queue(name), "JOB1", "payload") })
+		t.Run("id/"+what, func(t *testing.T) { s.fresh(t).life("q", "JOB"+name, "payload") })
+	}
+	t.Run("id/no more than JOB", func(t *testing.T) { s.fresh(t).life("q", "JOB", "payload") })
+	t.Run("id/NUL and braces", func(t *testing.T) { s.fresh(t).life("q", "JOB\x00{}:{q}:pending", "payload") })
+	t.Run("id/every byte", func(t *testing.T) { s.fresh(t).life("q", "JOB"+allBytes, "payload") })
+}
+
+// Names that look alike are different queues.
+func TestQueuesDoNotMix(t *testing.T) {
+	st := open(t)
+	st.given(
+		"EMQ.ENQUEUE 2 emq:{a}:job:JOB1 emq:{a}:pending JOB1 in-a",
+		"EMQ.ENQUEUE 2 emq:{a:b}:job:JOB1 emq:{a:b}:pending JOB1 in-ab",
+		"EMQ.ENQUEUE 2 emq:{A}:job:JOB1 emq:{A}:pending JOB1 in-A",
+	)
+	require.Equal(t, claimed("JOB1", "in-ab", 1), st.do(queue("a:b").claim(1000)...))
+	require.Equal(t, claimed("JOB1", "in-A", 1), st.do(queue("A").claim(1000)...))
+	require.Equal(t, claimed("JOB1", "in-a", 1), st.do(queue("a").claim(1000)...))
+}
+
+func TestQueueNamesRefused(t *testing.T) {
+	s := witnessed(t)
+	for _, name := range []string{"", "{", "}", "{}", "a{b", "a}b", "a}:b", "\x00", "a\x00b", strings.Repeat("n", 1000) + "}"} {
+		t.Run(escape(name)[:min(len(name), 20)], func(t *testing.T) {
+			st, q := s.fresh(t), queue(name)
+			st.refused("EMQKEY ", q.enqueue("JOB1", "x")...)
+			st.refused("EMQKEY ", q.claim(1000)...)
+			st.refused("EMQKEY ", q.complete("JOB1", "1")...)
+			st.refused("EMQKEY ", q.fail("JOB1", "1", 0, 1, "why")...)
+		})
+	}
+}
+
+// Every key and the base must be the exact name, all of one queue. The refusal names the argument that is wrong.
+func TestLayout(t *testing.T) {
+	s := witnessed(t)
+	verbs := []struct {
+		name string
+		args []string
+		at   []int
+	}{
+		{"enqueue", good.enqueue("JOB1", "x"), []int{2, 3}},
+		{"claim", good.claim(1000), []int{2, 3, 4}},
+		{"complete", good.complete("JOB1", "1"), []int{2, 3, 6}},
+		{"fail", good.fail("JOB1", "1", 0, 1, "why"), []int{2, 3, 4, 5, 11}},
+	}
+	for _, verb := range verbs {
+		for _, at := range verb.at {
+			key := verb.args[at]
+			for what, wrong := range map[string]string{
+				"another queue":    strings.Replace(key, "{q}", "{r}", 1),
+				"a longer queue":   strings.Replace(key, "{q}", "{qq}", 1),
+				"one byte more":    key + "x",
+				"one byte less":    key[:len(key)-1],
+				"a NUL at the end": key + "\x00",
+				"no braces":        strings.Replace(key, "{q}", "q", 1),
+				"upper case":       strings.Replace(key, "emq", "EMQ", 1),
+				"another prefix":   strings.Replace(key, "emq:", "bull:", 1),
+				"a blank first":    " " + key,
+				"the identity":     identity,
+				"nothing":          "",
+			} {
+				t.Run(verb.name+"/"+key+"/"+what, func(t *testing.T) {
+					st := s.fresh(t)
+					st.put(good, "JOB1", "active", "attempts", "1")
+					st.refused("EMQKEY ", with(verb.args, at, wrong)...)
+				})
+			}
+		}
+	}
+}
+
+// Foreign bytes in a refusal are escaped and cut, so that no reply can be forged or blown up by what was sent.
+func TestForeignBytesInRefusals(t *testing.T) {
+	st := open(t)
+	long := strings.Repeat("k", 300_000)
+	st.refusal("EMQKEY ", "EMQ.ENQUEUE", "2", "a\r\n+OK\r\n\x00\xff"+long, "emq:{q}:pending", "JOB1", "x")
+	require.Less(t, len(st.lastReply), 400)
+	body := strings.TrimSuffix(st.lastReply, "\r\n")
+	for i := range len(body) {
+		require.True(t, body[i] >= 0x20 && body[i] < 0x7f, "a byte that does not show in %q", body)
+	}
+	st.reply("+PONG\r\n", "PING")
+}
+
+func TestPayloads(t *testing.T) {
+	s := start(t, withModule())
+	for what, payload := range map[string]string{
+		"empty":        "",
+		"NUL and CRLF": "\x00\r\n\x00",
+		"every byte":   allBytes,
+		"a number":     "12345",
+		"8 MiB":        strings.Repeat("\x00\r\n\xffpayload", 8<<20/11),
+	} {
+		t.Run(what, func(t *testing.T) {
+			st := s.fresh(t)
+			st.life("q", "JOB1", payload)
+			require.Equal(t, integer(1), st.do(good.enqueue("JOB2", payload)...))
+			require.Equal(t, bulk(payload), st.do("HGET", good.row("JOB2"), "payload"))
+		})
+	}
+}

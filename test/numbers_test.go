@@ -1,0 +1,85 @@
+package test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var nines = strings.Repeat("9", 30)
+
+// notNumbers are what no number argument may be.
+var notNumbers = []string{
+	"-1", "-0", "+5", "05", "00", "1.5", "1.0", "1e3", "0x10", " 5", "5 ", "5\n", "5\x00", "", "five", "٥",
+	"9007199254740992", "9223372036854775807", "9223372036854775808", "18446744073709551617", nines,
+}
+
+// number arguments: where they stand, what they are called and what they may be.
+var numbers = []struct {
+	verb     string
+	name     string
+	args     []string
+	at       int
+	min, max int64
+}{
+	{"claim", "lease", good.claim(1), 5, 1, maxTime},
+	{"fail", "delay", good.fail("JOB1", "1", 0, 1, "why"), 8, 0, maxTime},
+	{"fail", "max", good.fail("JOB1", "1", 0, 1, "why"), 9, 1, maxInt31},
+}
+
+func TestNumbers(t *testing.T) {
+	s := witnessed(t)
+	for _, n := range numbers {
+		refused := append([]string{strconv.FormatInt(n.min-1, 10), strconv.FormatInt(n.max+1, 10)}, notNumbers...)
+		for _, text := range refused {
+			t.Run(n.verb+"/"+n.name+"/"+escape(text), func(t *testing.T) {
+				st := s.fresh(t)
+				st.put(good, "JOB1", "active", "attempts", "1")
+				st.refused("ERR ", with(n.args, n.at, text)...)
+				require.Contains(t, st.lastReply, n.name, "the refusal names the argument")
+				require.Contains(t, st.lastReply, strconv.FormatInt(n.min, 10), "the refusal names the range")
+				require.Contains(t, st.lastReply, strconv.FormatInt(n.max, 10), "the refusal names the range")
+			})
+		}
+		for _, bound := range []int64{n.min, n.max} {
+			t.Run(n.verb+"/"+n.name+"/"+strconv.FormatInt(bound, 10), func(t *testing.T) {
+				st := s.fresh(t)
+				st.put(good, "JOB1", map[string]string{"claim": "pending", "fail": "active"}[n.verb], "attempts", "1")
+				reply := st.do(with(n.args, n.at, strconv.FormatInt(bound, 10))...)
+				require.Contains(t, "*$", reply[:1], "accepted: %q", reply)
+				require.NotEqual(t, empty, reply)
+			})
+		}
+	}
+}
+
+// The longest times are kept to the millisecond.
+func TestTheLongestTimes(t *testing.T) {
+	st := open(t)
+	st.given("EMQ.ENQUEUE 2 emq:{q}:job:JOB1 emq:{q}:pending JOB1 x")
+	from := st.now()
+	require.Equal(t, claimed("JOB1", "x", 1), st.do(good.claim(maxTime)...))
+	deadline := st.score(good.active(), "JOB1")
+	require.GreaterOrEqual(t, deadline, from+maxTime)
+	require.LessOrEqual(t, deadline, st.now()+maxTime)
+	from = st.now()
+	require.Equal(t, bulk("scheduled"), st.do(good.fail("JOB1", "1", maxTime, 2, "why")...))
+	due := st.score(good.schedule(), "JOB1")
+	require.GreaterOrEqual(t, due, from+maxTime)
+	require.LessOrEqual(t, due, st.now()+maxTime)
+}
+
+// A token is bytes: whatever it is, it either fits or is stale.
+func TestTokensAreNoNumbers(t *testing.T) {
+	s := witnessed(t)
+	for _, text := range append([]string{"0", "2", "01", "1 ", " 1", "1\x00", "1\r\n", strings.Repeat("1", 300_000)}, notNumbers...) {
+		t.Run(escape(text)[:min(len(escape(text)), 40)], func(t *testing.T) {
+			st := s.fresh(t)
+			st.put(good, "JOB1", "active", "attempts", "1")
+			st.refused("EMQSTALE complete token mismatch\r\n", good.complete("JOB1", text)...)
+			st.refused("EMQSTALE retry token mismatch\r\n", good.fail("JOB1", text, 0, 1, "why")...)
+		})
+	}
+}

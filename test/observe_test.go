@@ -1,0 +1,321 @@
+package test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// observed is everything that the rest of the world could notice of what a test did.
+type observed struct {
+	stream      []string // the commands that a replica received, one line each
+	events      []string // the keyspace events, "event key"
+	changed     []string // the keys whose content is another now
+	aborted     []string // the keys on which a WATCH fails now
+	invalidated []string // the keys that client-side caches were told to forget
+	digest      [2]string
+	clock       [2]int64 // the server's time before and after, ms
+}
+
+// observers are a server's witnesses: a replica's link, a subscriber to keyspace events, a client that tracks keys,
+// and connections that watch one key each.
+type observers struct {
+	replica    *replica
+	subscriber *conn
+	tracker    *conn
+	watchers   []*conn
+	marks      int
+}
+
+// observe does something and returns what could be seen of it. The keys looked at are those that exist before or after
+// and the ones named.
+func (st *store) observe(act func(), named ...string) observed {
+	st.t.Helper()
+	w := st.s.observers
+	require.NotNil(st.t, w, "the server was not started by witnessed")
+	db := st.db()
+
+	var o observed
+	w.settle(st)
+	keys := union(st.keys(), named)
+	before := st.contents(keys)
+	watchers := w.watch(st.t, st.s, db, keys)
+	w.tracker.pushes = nil
+	o.digest[0], o.clock[0] = st.digest(), st.now()
+
+	act()
+
+	o.clock[1], o.digest[1] = st.now(), st.digest()
+	o.stream, o.events = w.settle(st)
+	for _, push := range w.tracker.pushes {
+		if m := value(push).([]any); m[0] == "invalidate" && m[1] != nil {
+			for _, k := range m[1].([]any) {
+				o.invalidated = append(o.invalidated, k.(string))
+			}
+		}
+	}
+	for i, k := range keys {
+		watchers[i].do("MULTI")
+		watchers[i].do("PING")
+		if reply := watchers[i].do("EXEC"); value(reply) == nil {
+			o.aborted = append(o.aborted, k)
+		}
+	}
+	keys = union(keys, st.keys())
+	after := st.contents(keys)
+	for _, k := range keys {
+		if before[k] != after[k] {
+			o.changed = append(o.changed, k)
+		}
+	}
+	o.invalidated = union(o.invalidated, nil)
+	return o
+}
+
+// unchanged asserts that nothing could be seen of what a test did.
+func (st *store) unchanged(act func(), named ...string) {
+	st.t.Helper()
+	o := st.observe(act, named...)
+	require.Equal(st.t, o.digest[0], o.digest[1], "the digest")
+	require.Empty(st.t, o.stream, "propagated")
+	require.Empty(st.t, o.events, "keyspace events")
+	require.Empty(st.t, o.aborted, "a WATCH fails")
+	require.Empty(st.t, o.invalidated, "client caches were told")
+}
+
+// refused asserts that a command is refused with an error that begins with the given words, and that nothing could be
+// seen of it.
+func (st *store) refused(want string, args ...string) {
+	st.t.Helper()
+	st.unchanged(func() { st.refusal(want, args...) }, family(args)...)
+}
+
+// quiet asserts that a command answers exactly this and that nothing could be seen of it.
+func (st *store) quiet(want string, args ...string) {
+	st.t.Helper()
+	st.unchanged(func() { require.Equal(st.t, want, st.do(args...), show(args)) }, family(args)...)
+}
+
+// effects runs one command, asserts its reply, and asserts that exactly the keys that changed fail a WATCH and leave
+// the client caches. What a replica received is returned to be compared.
+func (st *store) effects(want string, args ...string) observed {
+	st.t.Helper()
+	o := st.observe(func() { require.Equal(st.t, want, st.do(args...), show(args)) }, family(args)...)
+	require.Equal(st.t, o.changed, o.aborted, "the keys that changed and those whose WATCH fails")
+	require.Equal(st.t, o.changed, o.invalidated, "the keys that changed and those that left the client caches")
+	return o
+}
+
+// family are the identity and all keys of the queue that a command's first key belongs to, with every key it names.
+func family(args []string) []string {
+	keys := []string{identity}
+	for _, a := range args {
+		q, _, ok := splitKey(a)
+		if !ok {
+			continue
+		}
+		if a != q.base() && a != q.rows() {
+			keys = append(keys, a)
+		}
+		for _, name := range slices.Concat(setNames, counters) {
+			keys = append(keys, q.set(name))
+		}
+	}
+	return union(keys, nil)
+}
+
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func (st *store) db() string {
+	st.t.Helper()
+	text := st.do("CLIENT", "INFO")
+	_, rest, ok := strings.Cut(text, " db=")
+	require.True(st.t, ok)
+	db, _, _ := strings.Cut(rest, " ")
+	return db
+}
+
+func (st *store) keys() []string {
+	st.t.Helper()
+	var keys []string
+	for _, k := range value(st.do("KEYS", "*")).([]any) {
+		keys = append(keys, k.(string))
+	}
+	return keys
+}
+
+// contents returns a digest of each key's content.
+func (st *store) contents(keys []string) map[string]string {
+	st.t.Helper()
+	content := map[string]string{}
+	if len(keys) == 0 {
+		return content
+	}
+	for i, d := range value(st.do(append([]string{"DEBUG", "DIGEST-VALUE"}, keys...)...)).([]any) {
+		content[keys[i]] = d.(string)
+	}
+	return content
+}
+
+// newObservers attaches the witnesses. They live as long as the test that started the server.
+func newObservers(t *testing.T, s *server) *observers {
+	t.Helper()
+	c := s.dial(t)
+	require.Equal(t, "+OK\r\n", c.do("CONFIG", "SET", "notify-keyspace-events", "KEAn"))
+	w := &observers{replica: attachReplica(t, s), subscriber: s.dial(t), tracker: s.dial3(t)}
+	w.subscriber.do("PSUBSCRIBE", "__keyevent@*__:*")
+	require.Equal(t, "+OK\r\n", w.tracker.do("CLIENT", "TRACKING", "ON", "BCAST"))
+	return w
+}
+
+// witnessed is start, with the witnesses of observe attached.
+func witnessed(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := start(t, withModule(args...))
+	s.observers = newObservers(t, s)
+	return s
+}
+
+// watch has one connection for each key watch it.
+func (w *observers) watch(t *testing.T, s *server, db string, keys []string) []*conn {
+	t.Helper()
+	for len(w.watchers) < len(keys) {
+		w.watchers = append(w.watchers, dialUnix(w.replica.t, s.Socket))
+	}
+	for i, k := range keys {
+		require.Equal(t, "+OK\r\n", w.watchers[i].do("SELECT", db))
+		require.Equal(t, "+OK\r\n", w.watchers[i].do("WATCH", k))
+	}
+	return w.watchers[:len(keys)]
+}
+
+const eventChannel = "__keyevent@"
+
+// settle publishes a mark, which every witness receives after all that was done before it, and returns what came since
+// the last mark.
+func (w *observers) settle(st *store) (stream, events []string) {
+	st.t.Helper()
+	w.marks++
+	mark := strconv.Itoa(w.marks)
+	st.do("PUBLISH", eventChannel+"0__:mark", mark)
+
+	for {
+		_ = w.subscriber.SetDeadline(time.Now().Add(replyWait))
+		m := value(w.subscriber.receive()).([]any)
+		_, event, _ := strings.Cut(m[2].(string), "__:")
+		if event == "mark" {
+			if m[3] == mark {
+				break
+			}
+			continue
+		}
+		events = append(events, event+" "+escape(m[3].(string)))
+	}
+	for {
+		args := w.replica.next()
+		if args[0] == "PUBLISH" && args[2] == mark {
+			break
+		}
+		stream = append(stream, show(args))
+	}
+	w.tracker.do("PING") // invalidations that were due came before the answer
+	return stream, events
+}
+
+// replica is a link on which a server sends what its replicas execute.
+type replica struct {
+	*conn
+	db string
+}
+
+// attachReplica asks for a full synchronisation and throws the snapshot away.
+func attachReplica(t *testing.T, s *server) *replica {
+	t.Helper()
+	c := s.dial(t)
+	c.send([]string{"SYNC"})
+	r := &replica{conn: c, db: "0"}
+	for {
+		line, err := c.r.ReadString('\n')
+		require.NoError(t, err)
+		if line == "\n" { // sent while the snapshot is being made
+			continue
+		}
+		size, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "$")))
+		require.NoError(t, err, "the snapshot's size, got %q", line)
+		_, err = io.CopyN(io.Discard, c.r, int64(size))
+		require.NoError(t, err)
+		return r
+	}
+}
+
+// next returns the next command of the stream. The stream's own housekeeping is left out; a command that belongs to
+// another database than 0 carries a word that says so.
+func (r *replica) next() []string {
+	r.t.Helper()
+	_ = r.SetDeadline(time.Now().Add(replyWait))
+	for {
+		args, err := readCommand(r.r)
+		require.NoError(r.t, err, "reading the replication stream")
+		switch strings.ToUpper(args[0]) {
+		case "PING", "REPLCONF":
+			continue
+		case "SELECT":
+			r.db = args[1]
+			continue
+		}
+		if r.db != "0" && args[0] != "PUBLISH" {
+			args[0] = fmt.Sprintf("[db %s] %s", r.db, args[0])
+		}
+		return args
+	}
+}
+
+// readCommand reads one command as replication streams and append-only files hold it.
+func readCommand(r *bufio.Reader) ([]string, error) {
+	f, err := frame(r)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := value(f).([]any)
+	if !ok || len(list) == 0 {
+		return nil, fmt.Errorf("no command: %q", f)
+	}
+	args := make([]string, len(list))
+	for i := range list {
+		args[i] = list[i].(string)
+	}
+	return args, nil
+}
+
+// streamed asserts what a replica received, word by word. The word {now+N} stands for a time N ms after the command.
+func (o observed) streamed(t *testing.T, want ...string) {
+	t.Helper()
+	require.Len(t, o.stream, len(want), "the stream: %s", strings.Join(o.stream, " | "))
+	for i, line := range want {
+		got, wanted := strings.Split(o.stream[i], " "), strings.Split(line, " ")
+		require.Len(t, got, len(wanted), "the stream: %s", strings.Join(o.stream, " | "))
+		for j, word := range wanted {
+			if plus, ok := strings.CutPrefix(word, "{now+"); ok {
+				offset, err := strconv.ParseInt(strings.TrimSuffix(plus, "}"), 10, 64)
+				require.NoError(t, err)
+				at, err := strconv.ParseInt(got[j], 10, 64)
+				require.NoError(t, err, "a deadline in %q", o.stream[i])
+				require.GreaterOrEqual(t, at, o.clock[0]+offset)
+				require.LessOrEqual(t, at, o.clock[1]+offset)
+				continue
+			}
+			require.Equal(t, word, got[j], "the stream's line %d: %s", i+1, o.stream[i])
+		}
+	}
+}

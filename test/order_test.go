@@ -1,0 +1,128 @@
+package test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A violation makes a good request a bad one, or prepares the store so that the request is refused.
+type violation struct {
+	check   string // the check that must find it
+	want    string // how the refusal begins
+	request func(args []string) []string
+	given   []string
+	broken  []string // what is damaged in the store thereby
+}
+
+const good = queue("q")
+
+// verbOrder is a verb's good request and its violations in the order of the checks; the job is held with the token 1.
+type verbOrder struct {
+	name       string
+	request    []string
+	violations []violation
+}
+
+// word returns a violation that replaces one word of the request.
+func word(at int, text string) func([]string) []string {
+	return func(args []string) []string { return with(args, at, text) }
+}
+
+var (
+	onReplica = violation{check: "primary", want: "READONLY ", given: []string{"CONFIG SET replica-read-only no", "REPLICAOF 127.0.0.1 1"}}
+	foreign   = violation{check: "identity", want: "EMQFENCE ", given: []string{"SET {emq}:version echomq:4.0.0"}, broken: []string{"{q}: rows under another identity"}}
+	arity     = violation{check: "arity", want: "ERR wrong number of arguments", request: func(args []string) []string { return append(with(args, 0, args[0]), "more") }}
+)
+
+func numkeys(text string) violation {
+	return violation{check: "numkeys", want: "ERR ", request: word(1, text)}
+}
+
+func wrongType(key string) violation {
+	return violation{
+		check: "types", want: "WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+		given: []string{"DEL " + key, "SET " + key + " x"}, broken: []string{key + ": is a string"},
+	}
+}
+
+// idAndRow gives the request an id of another kind, whose row key is right.
+func idAndRow(id, row int) violation {
+	return violation{check: "kind", want: "EMQKIND job id must be JOB-namespaced\r\n", request: func(args []string) []string {
+		return with(with(args, id, "XYZ"), row, good.row("XYZ"))
+	}}
+}
+
+func layout(at int, key string) violation {
+	return violation{check: "layout", want: "EMQKEY ", request: word(at, key)}
+}
+
+func number(at int) violation {
+	return violation{check: "numbers", want: "ERR ", request: word(at, "05")}
+}
+
+var orders = []verbOrder{
+	{"enqueue", good.enqueue("JOB2", "x"), []violation{
+		arity, numkeys("02"), idAndRow(4, 2), layout(3, "emq:{r}:pending"), onReplica, foreign, wrongType("emq:{q}:pending"),
+	}},
+	{"claim", good.claim(1000), []violation{
+		arity, numkeys("+2"), layout(3, "emq:{r}:active"), number(5), onReplica, foreign, wrongType("emq:{q}:pending"),
+	}},
+	{"complete", good.complete("JOB1", "7"), []violation{
+		arity, numkeys("0"), idAndRow(4, 3), layout(2, "emq:{r}:active"), onReplica, foreign, wrongType("emq:{q}:pending"),
+		{check: "script", want: "EMQSCRIPT ", given: []string{"HSET emq:{q}:job:JOB1 group g"}},
+		{check: "holder", want: "EMQSTALE complete token mismatch\r\n"},
+	}},
+	{"fail", good.fail("JOB1", "7", 0, 3, "why"), []violation{
+		arity, numkeys("2"), idAndRow(6, 5), layout(4, "emq:{r}:dead"), number(8), onReplica, foreign, wrongType("emq:{q}:schedule"),
+		{check: "script", want: "EMQSCRIPT ", given: []string{"HSET emq:{q}:job:JOB1 parent JOB0"}},
+		{check: "holder", want: "EMQSTALE retry token mismatch\r\n"},
+	}},
+}
+
+// TestCheckOrder breaks every two checks of a verb at once: the earlier one must answer, and the request must leave no
+// trace.
+func TestCheckOrder(t *testing.T) {
+	s := witnessed(t)
+	for _, verb := range orders {
+		for i, first := range verb.violations {
+			t.Run(verb.name+"/"+first.check, func(t *testing.T) { verb.refuse(t, s, first) })
+			for _, second := range verb.violations[i+1:] {
+				t.Run(verb.name+"/"+first.check+" before "+second.check, func(t *testing.T) { verb.refuse(t, s, first, second) })
+			}
+		}
+	}
+}
+
+func (verb verbOrder) refuse(t *testing.T, s *server, broken ...violation) {
+	st := s.fresh(t)
+	st.put(good, "JOB1", "active", "attempts", "1", "lease_epoch", "e")
+	args, replica := verb.request, false
+	for _, v := range broken {
+		if v.check == onReplica.check {
+			replica = true
+		}
+		if v.request != nil {
+			args = v.request(args)
+		}
+		st.damaged(v.broken...)
+	}
+	for _, v := range broken {
+		if v.check != onReplica.check {
+			st.given(v.given...)
+		}
+	}
+	if !replica {
+		st.refused(broken[0].want, args...)
+		return
+	}
+	// A replica drops its own replicas' links, and with them the witness.
+	t.Cleanup(func() {
+		st.given("REPLICAOF NO ONE", "CONFIG SET replica-read-only yes")
+		s.observers.replica = attachReplica(s.observers.replica.t, s)
+	})
+	st.given(onReplica.given...)
+	before := st.digest()
+	st.refusal(broken[0].want, args...)
+	require.Equal(t, before, st.digest())
+}
