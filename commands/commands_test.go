@@ -1,0 +1,589 @@
+package commands
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"emq/fence"
+)
+
+const (
+	now = int64(1_732_872_600_000)
+	id  = "JOB01"
+)
+
+// row is a job row as a host finds it; a nil row is an absent key.
+type row map[Field]string
+
+// found is what a host finds for a verb. Zero values mean: our identity, no row, no set, no counter.
+type found struct {
+	identity     string // "" is ours, "-" absent
+	identityType Type
+	row          row
+	rowType      Type // overrides the row's
+	types        map[Key]Type
+	entry        string // of the source
+	noEntry      bool
+	looked       bool
+	member       []Key
+	count        string
+	step         int32
+	replica      bool
+}
+
+func (f found) request(verb Verb, args ...string) *Request {
+	c := &Table[verb]
+	r := &Request{Now: now, Step: f.step, Replica: f.replica, IdentityType: String, Identity: fence.Identity}
+	r.Args[0] = c.Name
+	copy(r.Args[1:], args)
+	if f.identity == "-" {
+		r.IdentityType, r.Identity = None, ""
+	} else if f.identity != "" {
+		r.Identity = f.identity
+	}
+	if f.identityType != Unread {
+		r.IdentityType = f.identityType
+	}
+	for _, k := range c.Plan.Keys {
+		r.Types[k] = None
+	}
+	r.Types[KeyRow] = None
+	if f.row != nil {
+		r.Types[KeyRow] = Hash
+		for field, value := range f.row {
+			r.Row[field] = value
+			r.Present |= 1 << field
+		}
+	}
+	if f.rowType != Unread {
+		r.Types[KeyRow] = f.rowType
+	}
+	if c.Plan.Source != NoKey {
+		r.Entry, r.HasEntry = id, !f.noEntry
+		if f.entry != "" {
+			r.Entry = f.entry
+		}
+		if r.HasEntry {
+			r.Types[c.Plan.Source] = SortedSet
+		}
+		if r.Looked = f.looked; r.Looked {
+			for _, k := range []Key{KeyActive, KeySchedule, KeyDead} {
+				r.Types[k] = None
+			}
+		}
+		for _, k := range f.member {
+			r.Member |= 1 << k
+		}
+	}
+	for k, t := range f.types {
+		r.Types[k] = t
+	}
+	if f.count != "" {
+		r.Types[c.Plan.Counter], r.Count, r.HasCount = Hash, f.count, true
+	}
+	return r
+}
+
+// decided is an outcome in a form that can be compared and read.
+type decided struct {
+	err     string
+	effects []string
+	reply   Reply
+	next    Next
+}
+
+func decide(verb Verb, r *Request) decided {
+	var o Outcome
+	o.Effects[0].Op = 99 // leftovers of an earlier command must not matter
+	o.Reply = Reply{99, 99}
+	Decide(verb, r, &o)
+	d := decided{err: string(o.Text[:o.TextLen]), reply: o.Reply, next: o.Next}
+	for _, e := range o.Effects[:o.NumEffects] {
+		d.effects = append(d.effects, e.describe(r))
+	}
+	return d
+}
+
+// describe writes an effect as the plain command that it is.
+func (e Effect) describe(r *Request) string {
+	key := "identity"
+	if e.Key != NoKey {
+		key = strings.TrimSuffix(e.Key.Suffix(), ":")
+	}
+	words := []string{[...]string{"SET", "HSET", "HDEL", "ZADD", "ZREM", "DEL", "HINCRBY"}[e.Op], key}
+	if e.Op == OpZAdd {
+		words = append(words, integerText(e.Score))
+	}
+	if e.Else != NoKey {
+		words = append(words, "or", e.Else.Suffix())
+	}
+	for i := range e.N {
+		words = append(words, FieldName[e.Fields[i]])
+		if e.Op == OpHDel {
+			continue
+		}
+		switch v := e.Values[i]; v.Kind {
+		case ValueConst:
+			words = append(words, "="+ConstText[v.N])
+		case ValueArg:
+			words = append(words, "="+r.Args[v.N])
+		case ValueInt:
+			words = append(words, "="+integerText(v.N))
+		case ValueEpoch:
+			words = append(words, "=EPOCH")
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func integerText(n int64) string { return between(n, n).minText }
+
+// Valid arguments of each verb, for the queue q and the job JOB01.
+func valid(verb Verb) []string {
+	return map[Verb][]string{
+		Enqueue:  {"2", "emq:{q}:job:JOB01", "emq:{q}:pending", id, "data"},
+		Claim:    {"2", "emq:{q}:pending", "emq:{q}:active", "emq:{q}:job:", "30000"},
+		Complete: {"2", "emq:{q}:active", "emq:{q}:job:JOB01", id, "3", "emq:{q}:"},
+		Fail: {"4", "emq:{q}:active", "emq:{q}:schedule", "emq:{q}:dead", "emq:{q}:job:JOB01", id, "3", "1000", "5",
+			"boom", "emq:{q}:"},
+	}[verb]
+}
+
+func with(verb Verb, arg int, value string) []string {
+	args := valid(verb)
+	args[arg-1] = value
+	return args
+}
+
+// held is a row whose holder has the token 3.
+func held(more row) row {
+	r := row{FieldState: "active", FieldAttempts: "3", FieldPayload: "data", FieldLeaseEpoch: "run"}
+	for f, v := range more {
+		r[f] = v
+	}
+	return r
+}
+
+func without(r row, fields ...Field) row {
+	for _, f := range fields {
+		delete(r, f)
+	}
+	return r
+}
+
+var (
+	integerReply = func(n int64) Reply { return Reply{ReplyInteger, n} }
+	constReply   = func(c Const) Reply { return Reply{ReplyConst, int64(c)} }
+)
+
+func TestVerbs(t *testing.T) {
+	const (
+		claimedAt = "ZADD active 1732872630000"
+		retryAt   = "ZADD schedule 1732872601000"
+	)
+	row0 := row{FieldState: "pending", FieldAttempts: "0", FieldPayload: "data"}
+	enqueued := []string{"HSET job state =pending attempts =0 payload =data", "ZADD pending 0"}
+	granted := []string{"ZREM pending", "HSET job state =active attempts =1 lease_epoch =EPOCH", claimedAt}
+	dropped := decided{effects: []string{"ZREM pending"}, next: NextEntry}
+	look := decided{next: Look}
+	buried := []string{"ZREM pending", "HSET job state =dead last_error =" + ConstText[ConstBadAttempts], "ZADD dead 0"}
+	empty := decided{reply: Reply{ReplyEmpty, 0}}
+	completed := decided{
+		effects: []string{"ZREM active or pending", "DEL job", "HINCRBY metrics:completed count =1"},
+		reply:   integerReply(1),
+	}
+	scheduled := decided{
+		effects: []string{"ZREM active or pending", "HSET job state =scheduled failures =1 last_error =boom",
+			"HDEL job lease_epoch", retryAt},
+		reply: constReply(ConstScheduled),
+	}
+	dead := func(failures string) decided {
+		return decided{
+			effects: []string{"ZREM active or pending", "HSET job state =dead failures =" + failures + " last_error =boom",
+				"HDEL job lease_epoch", "ZADD dead 0", "HINCRBY metrics:failed count =1"},
+			reply: constReply(ConstDead),
+		}
+	}
+	refused := func(text string) decided { return decided{err: text} }
+	const (
+		wrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
+		foreign   = `EMQFENCE {emq}:version is "echomq:4.0.0", this executor speaks "echomq:6.0.0"`
+		unclaimed = `EMQFENCE {emq}:version is absent, yet the job's row is there; this executor speaks "echomq:6.0.0"`
+		readonly  = "READONLY You can't write against a read only replica."
+	)
+
+	for _, c := range []struct {
+		name  string
+		verb  Verb
+		args  []string // nil: valid ones
+		found found
+		want  decided
+	}{
+		{"enqueue", Enqueue, nil, found{}, decided{effects: enqueued, reply: integerReply(1)}},
+		{"enqueue claims the store", Enqueue, nil, found{identity: "-"},
+			decided{effects: append([]string{"SET identity"}, enqueued...), reply: integerReply(1)}},
+		{"enqueue of a job that is there", Enqueue, nil, found{row: row0}, decided{reply: integerReply(0)}},
+		{"a duplicate claims nothing", Enqueue, nil, found{identity: "-", row: row0}, decided{reply: integerReply(0)}},
+		{"enqueue on a foreign store", Enqueue, nil, found{identity: "echomq:4.0.0"}, refused(foreign)},
+		{"enqueue, identity no string", Enqueue, nil, found{identityType: SortedSet},
+			refused(`EMQFENCE {emq}:version is a zset, this executor speaks "echomq:6.0.0"`)},
+		{"enqueue, row no hash", Enqueue, nil, found{rowType: String}, refused(wrongType)},
+		{"enqueue, pending no set", Enqueue, nil, found{types: map[Key]Type{KeyPending: List}}, refused(wrongType)},
+		{"a duplicate, pending no set", Enqueue, nil, found{row: row0, types: map[Key]Type{KeyPending: List}}, refused(wrongType)},
+		{"enqueue on a replica", Enqueue, nil, found{replica: true}, refused(readonly)},
+
+		{"claim", Claim, nil, found{row: row0}, decided{effects: granted, reply: Reply{ReplyJob, 1}}},
+		{"claim of an empty queue", Claim, nil, found{noEntry: true}, empty},
+		{"claim on an unclaimed, empty store", Claim, nil, found{identity: "-", noEntry: true}, empty},
+		{"claim on an unclaimed store with a queue", Claim, nil, found{identity: "-", row: row0},
+			refused(`EMQFENCE {emq}:version is absent, yet the queue's pending is there; this executor speaks "echomq:6.0.0"`)},
+		{"claim on a foreign, empty store", Claim, nil, found{identity: "echomq:4.0.0", noEntry: true}, refused(foreign)},
+		{"claim, pending no set", Claim, nil, found{types: map[Key]Type{KeyPending: Hash}}, refused(wrongType)},
+		{"claim, active no set", Claim, nil, found{row: row0, types: map[Key]Type{KeyActive: String}}, refused(wrongType)},
+		{"claim of an entry without a row", Claim, nil, found{}, dropped},
+		{"claim of an entry whose row is no hash", Claim, nil, found{rowType: String}, dropped},
+		{"claim of an entry of another kind", Claim, nil, found{entry: "GRP1", row: row0}, dropped},
+		{"the last entry that may be dropped", Claim, nil, found{step: 99},
+			decided{effects: []string{"ZREM pending"}, reply: Reply{ReplyEmpty, 0}}},
+		{"the one before", Claim, nil, found{step: 98}, dropped},
+		{"a row of another state is looked for", Claim, nil, found{row: held(nil)}, look},
+		{"a row without a state is looked for", Claim, nil, found{row: row{FieldAttempts: "0"}}, look},
+		{"active, and active holds it", Claim, nil, found{row: held(nil), looked: true, member: []Key{KeyPending, KeyActive}}, dropped},
+		{"active, and active does not hold it", Claim, nil, found{row: held(nil), looked: true, member: []Key{KeyPending, KeyDead}},
+			decided{effects: []string{"ZREM pending", "HSET job state =active attempts =4 lease_epoch =EPOCH", claimedAt},
+				reply: Reply{ReplyJob, 4}}},
+		{"scheduled, and schedule holds it", Claim, nil,
+			found{row: held(row{FieldState: "scheduled"}), looked: true, member: []Key{KeySchedule}}, dropped},
+		{"dead, and dead holds it", Claim, nil,
+			found{row: held(row{FieldState: "dead"}), looked: true, member: []Key{KeyDead}}, dropped},
+		{"an unknown state, in every set", Claim, nil,
+			found{row: row{FieldState: "lost", FieldAttempts: "0"}, looked: true, member: []Key{KeyActive, KeySchedule, KeyDead}},
+			decided{effects: granted, reply: Reply{ReplyJob, 1}}},
+		{"a bad row is looked for", Claim, nil, found{row: row{FieldState: "pending"}}, look},
+		{"no attempts", Claim, nil, found{row: row{FieldState: "pending"}, looked: true}, decided{effects: buried, next: NextEntry}},
+		{"attempts no integer", Claim, nil, found{row: row{FieldState: "pending", FieldAttempts: "abc"}, looked: true},
+			decided{effects: buried, next: NextEntry}},
+		{"attempts at the end", Claim, nil, found{row: row{FieldState: "pending", FieldAttempts: "9007199254740991"}, looked: true},
+			decided{effects: buried, next: NextEntry}},
+		{"attempts one before the end", Claim, nil, found{row: row{FieldState: "pending", FieldAttempts: "9007199254740990"}},
+			decided{effects: []string{"ZREM pending", "HSET job state =active attempts =9007199254740991 lease_epoch =EPOCH", claimedAt},
+				reply: Reply{ReplyJob, 9007199254740991}}},
+		{"a bad row while dead is no set", Claim, nil,
+			found{row: row{FieldState: "pending"}, looked: true, types: map[Key]Type{KeyDead: String}},
+			decided{effects: buried[:2], next: NextEntry}},
+		{"a bad row that stands in active", Claim, nil,
+			found{row: row{FieldState: "active"}, looked: true, member: []Key{KeyActive}}, dropped},
+		{"the hundredth broken entry is a bad row", Claim, nil, found{row: row{}, looked: true, step: 99},
+			decided{effects: buried, reply: Reply{ReplyEmpty, 0}}},
+		{"claim of a lane's row", Claim, nil, found{row: row{FieldState: "pending", FieldAttempts: "0", FieldGroup: "g"}},
+			decided{effects: granted, reply: Reply{ReplyJob, 1}}},
+		{"the longest lease", Claim, with(Claim, 5, "4503599627370495"), found{row: row0},
+			decided{effects: append(granted[:2:2], "ZADD active 4505332499970495"), reply: Reply{ReplyJob, 1}}},
+
+		{"complete", Complete, nil, found{row: held(nil)}, completed},
+		{"complete, lapsed and returned", Complete, nil, found{row: held(row{FieldState: "pending"})}, completed},
+		{"complete of a lease of the scripts", Complete, nil, found{row: without(held(nil), FieldLeaseEpoch)}, completed},
+		{"complete, counter at work", Complete, nil, found{row: held(nil), count: "41"},
+			decided{effects: append(completed.effects[:2:2], "HINCRBY metrics:completed count =42"), reply: integerReply(1)}},
+		{"complete, counter below zero", Complete, nil, found{row: held(nil), count: "-9223372036854775808"},
+			decided{effects: append(completed.effects[:2:2], "HINCRBY metrics:completed count =-9223372036854775807"), reply: integerReply(1)}},
+		{"complete, counter full", Complete, nil, found{row: held(nil), count: "9223372036854775807"},
+			decided{effects: completed.effects[:2], reply: integerReply(1)}},
+		{"complete, counter no integer", Complete, nil, found{row: held(nil), count: "1.5"},
+			decided{effects: completed.effects[:2], reply: integerReply(1)}},
+		{"complete, counter no hash", Complete, nil, found{row: held(nil), types: map[Key]Type{KeyCompleted: String}},
+			decided{effects: completed.effects[:2], reply: integerReply(1)}},
+		{"complete without a row", Complete, nil, found{}, decided{reply: integerReply(0)}},
+		{"complete without a row, unclaimed", Complete, nil, found{identity: "-"}, decided{reply: integerReply(0)}},
+		{"complete with a row, unclaimed", Complete, nil, found{identity: "-", row: held(nil)}, refused(unclaimed)},
+		{"complete with a row of another type, unclaimed", Complete, nil, found{identity: "-", rowType: List}, refused(unclaimed)},
+		{"complete on a foreign store", Complete, nil, found{identity: "echomq:4.0.0"}, refused(foreign)},
+		{"complete, row no hash", Complete, nil, found{rowType: String}, refused(wrongType)},
+		{"complete, active no set", Complete, nil, found{types: map[Key]Type{KeyActive: String}}, refused(wrongType)},
+		{"complete, pending no set", Complete, nil, found{row: held(nil), types: map[Key]Type{KeyPending: String}}, refused(wrongType)},
+		{"complete with an older token", Complete, with(Complete, 5, "2"), found{row: held(nil)}, refused("EMQSTALE complete token mismatch")},
+		{"complete with an empty token", Complete, with(Complete, 5, ""), found{row: held(nil)}, refused("EMQSTALE complete token mismatch")},
+		{"complete with no number for a token", Complete, with(Complete, 5, strings.Repeat("9", 30)), found{row: held(nil)},
+			refused("EMQSTALE complete token mismatch")},
+		{"complete after a failure", Complete, nil, found{row: without(held(row{FieldState: "scheduled"}), FieldLeaseEpoch)},
+			refused("EMQSTALE complete token mismatch")},
+		{"complete after a failure and its promotion", Complete, nil, found{row: without(held(row{FieldState: "pending"}), FieldLeaseEpoch)},
+			refused("EMQSTALE complete token mismatch")},
+		{"complete of a lane's row", Complete, nil, found{row: held(row{FieldGroup: ""})},
+			refused("EMQSCRIPT the row has a group: settle it with the scripts that own it")},
+		{"complete of a flow's row, stale besides", Complete, with(Complete, 5, "1"), found{row: held(row{FieldParent: "JOB0"})},
+			refused("EMQSCRIPT the row has a parent: settle it with the scripts that own it")},
+		{"complete on a replica", Complete, nil, found{replica: true}, refused(readonly)},
+
+		{"fail", Fail, nil, found{row: held(nil)}, scheduled},
+		{"fail, stalled before", Fail, nil, found{row: held(row{FieldStalled: "2"})},
+			decided{effects: []string{scheduled.effects[0], scheduled.effects[1], "HDEL job lease_epoch stalled", retryAt}, reply: scheduled.reply}},
+		{"fail of a lease of the scripts", Fail, nil, found{row: without(held(nil), FieldLeaseEpoch)},
+			decided{effects: []string{scheduled.effects[0], scheduled.effects[1], retryAt}, reply: scheduled.reply}},
+		{"fail for the last time", Fail, nil, found{row: held(row{FieldFailures: "4"})}, dead("5")},
+		{"fail past the cap", Fail, nil, found{row: held(row{FieldFailures: "9"})}, dead("10")},
+		{"fail with a cap of one", Fail, with(Fail, 9, "1"), found{row: held(nil)}, dead("1")},
+		{"fail, failures no number", Fail, nil, found{row: held(row{FieldFailures: "many"})}, scheduled},
+		{"fail, dead, counter full", Fail, with(Fail, 9, "1"), found{row: held(nil), count: "9223372036854775807"},
+			decided{effects: dead("1").effects[:4], reply: constReply(ConstDead)}},
+		{"fail at once", Fail, with(Fail, 8, "0"), found{row: held(nil)},
+			decided{effects: append(scheduled.effects[:3:3], "ZADD schedule 1732872600000"), reply: scheduled.reply}},
+		{"fail without a row", Fail, nil, found{}, refused("EMQSTALE job gone")},
+		{"fail without a row, unclaimed", Fail, nil, found{identity: "-"}, refused("EMQSTALE job gone")},
+		{"fail with a row, unclaimed", Fail, nil, found{identity: "-", row: held(nil)}, refused(unclaimed)},
+		{"fail with another's token", Fail, with(Fail, 7, "4"), found{row: held(nil)}, refused("EMQSTALE retry token mismatch")},
+		{"fail a second time", Fail, nil, found{row: without(held(row{FieldState: "scheduled"}), FieldLeaseEpoch)},
+			refused("EMQSTALE retry token mismatch")},
+		{"fail, schedule no set", Fail, nil, found{row: held(nil), types: map[Key]Type{KeySchedule: Hash}}, refused(wrongType)},
+		{"fail, dead no set", Fail, nil, found{row: held(nil), types: map[Key]Type{KeyDead: Hash}}, refused(wrongType)},
+		{"fail, dead no set, no row", Fail, nil, found{types: map[Key]Type{KeyDead: Hash}}, refused(wrongType)},
+		{"fail of a lane's row", Fail, nil, found{row: held(row{FieldGroup: "g"})},
+			refused("EMQSCRIPT the row has a group: settle it with the scripts that own it")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := c.args
+			if args == nil {
+				args = valid(c.verb)
+			}
+			assert.Equal(t, c.want, decide(c.verb, c.found.request(c.verb, args...)))
+		})
+	}
+}
+
+// TestOrder breaks every rule from one on, and expects that rule's refusal: what is checked first refuses first.
+func TestOrder(t *testing.T) {
+	for verb := range NumVerbs {
+		c := &Table[verb]
+		t.Run(c.Name, func(t *testing.T) {
+			args := valid(verb)
+			f := found{replica: true, identity: "echomq:4.0.0", types: map[Key]Type{KeyPending: String, KeyActive: String}, row: held(nil)}
+			refuses := func(class string) {
+				t.Helper()
+				got := decide(verb, f.request(verb, args...))
+				assert.True(t, strings.HasPrefix(got.err, class+" "), "%q should be %s", got.err, class)
+				assert.Empty(t, got.effects)
+			}
+			for _, n := range c.numbers {
+				args[n-1] = "-1"
+			}
+			lastKey := 0
+			for i, a := range c.Args {
+				if a.Role == RoleKey {
+					lastKey = i
+				}
+			}
+			key := args[lastKey]
+			args[lastKey] = "emq:{other}:x"
+			if c.id > 0 {
+				args[c.id-1] = "GRP01"
+			}
+			args[0] = "02"
+			refuses("ERR numkeys")
+			args[0] = c.Numkeys()
+			if c.id > 0 {
+				refuses("EMQKIND")
+				args[c.id-1] = id
+			}
+			refuses("EMQKEY")
+			args[lastKey] = key
+			for _, n := range c.numbers {
+				refuses("ERR " + c.Args[n-1].Name)
+				args[n-1] = "1"
+			}
+			refuses("READONLY")
+			f.replica = false
+			refuses("EMQFENCE")
+			f.identity = ""
+			refuses("WRONGTYPE")
+			f.types = nil
+			assert.Empty(t, decide(verb, f.request(verb, with(verb, 1, c.Numkeys())...)).err)
+		})
+	}
+}
+
+func TestNumkeys(t *testing.T) {
+	for verb := range NumVerbs {
+		want := Table[verb].Numkeys()
+		for _, s := range []string{"", "0", "1", "02", "+2", "04", " 2", "2 ", "2\x00", "99", "-2", "2.0", "３"} {
+			got := decide(verb, found{row: held(nil)}.request(verb, with(verb, 1, s)...))
+			assert.True(t, strings.HasPrefix(got.err, "ERR numkeys must be "+want+", got "), "%q: %s", s, got.err)
+		}
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	bad := []string{"", " ", "-1", "+5", "05", "1.5", "1e3", "0x10", " 1", "1 ", "9007199254740992", strings.Repeat("9", 30), "١"}
+	for _, c := range []struct {
+		verb      Verb
+		arg       int
+		good, bad []string
+	}{
+		{Claim, 5, []string{"1", "30000", "4503599627370495"}, append(bad, "0", "4503599627370496")},
+		{Fail, 8, []string{"0", "1", "4503599627370495"}, append(bad, "4503599627370496")},
+		{Fail, 9, []string{"1", "2147483647"}, append(bad, "0", "2147483648")},
+	} {
+		name := Table[c.verb].Args[c.arg-1].Name
+		row := row{FieldState: "active", FieldAttempts: "3"}
+		for _, s := range c.good {
+			got := decide(c.verb, found{row: row, looked: true}.request(c.verb, with(c.verb, c.arg, s)...))
+			assert.Empty(t, got.err, "%s %q", name, s)
+		}
+		for _, s := range c.bad {
+			got := decide(c.verb, found{row: row}.request(c.verb, with(c.verb, c.arg, s)...))
+			assert.True(t, strings.HasPrefix(got.err, "ERR "+name+" must be an integer from "), "%s %q: %s", name, s, got.err)
+		}
+	}
+}
+
+func TestLayout(t *testing.T) {
+	long := strings.Repeat("q", 300_000)
+	for _, q := range []string{"q", "a", "orders", "a:b:job:c", "ünïcode", "\r\n", "\x80\xff", " ", long} {
+		for verb := range NumVerbs {
+			args := valid(verb)
+			for i := range args {
+				args[i] = strings.ReplaceAll(args[i], "{q}", "{"+q+"}")
+			}
+			assert.Empty(t, decide(verb, found{row: held(nil), looked: true}.request(verb, args...)).err, "%.20q", q)
+		}
+	}
+	for _, id := range []string{"JOB", "JOB\x00", "JOB{}", "JOB}:pending", "JOB\r\n", "JOB" + long} {
+		args := []string{"2", "emq:{q}:job:" + id, "emq:{q}:pending", id, ""}
+		assert.Empty(t, decide(Enqueue, found{}.request(Enqueue, args...)).err, "%.20q", id)
+	}
+	for verb := range NumVerbs {
+		c := &Table[verb]
+		for i, a := range c.Args {
+			if a.Role != RoleKey && a.Role != RoleBase && a.Role != RoleRowPrefix {
+				continue
+			}
+			good := valid(verb)[i]
+			for _, s := range []string{
+				"", "x", good + "x", good + "\x00", "x" + good, strings.ToUpper(good), good[:len(good)-1],
+				strings.Replace(good, "{q}", "{other}", 1), strings.Replace(good, "{q}", "{}", 1),
+				strings.Replace(good, "{q}", "q", 1), strings.Replace(good, "{q}", "{q", 1),
+				strings.Replace(good, "{q}", "{{q}", 1), strings.Replace(good, "{q}", "{q}}", 1),
+				strings.Replace(good, "{q}", "{q\x00}", 1), strings.Replace(good, "emq:", "emq:{x}:emq:", 1),
+				strings.Replace(good, "emq:", "EMQ:", 1), strings.Replace(good, "}:", "}", 1),
+			} {
+				got := decide(verb, found{row: held(nil)}.request(verb, with(verb, i+1, s)...))
+				assert.True(t, strings.HasPrefix(got.err, "EMQKEY "), "%s %s=%q: %q", c.Name, a.Name, s, got.err)
+				assert.Empty(t, got.effects)
+			}
+		}
+		// The same break in every name at once leaves them of one queue, but of none that may be.
+		for _, q := range []string{"{}", "{a{b}", "{a\x00b}", "{a}}"} {
+			args := valid(verb)
+			for i := range args {
+				args[i] = strings.ReplaceAll(args[i], "{q}", q)
+			}
+			got := decide(verb, found{row: held(nil)}.request(verb, args...))
+			assert.True(t, strings.HasPrefix(got.err, "EMQKEY "), "%q: %q", q, got.err)
+		}
+	}
+}
+
+func TestRefusalTexts(t *testing.T) {
+	for _, c := range []struct {
+		verb Verb
+		args []string
+		want string
+	}{
+		{Enqueue, with(Enqueue, 1, "02"), `ERR numkeys must be 2, got "02"`},
+		{Enqueue, with(Enqueue, 4, "GRP1"), "EMQKIND job id must be JOB-namespaced"},
+		{Enqueue, with(Enqueue, 2, "emq:q:job:JOB01"),
+			`EMQKEY row must be "emq:{q}:job:JOB01", with q not empty and without braces and NUL, got "emq:q:job:JOB01"`},
+		{Enqueue, with(Enqueue, 2, "emq:{q}:job:JOB02"), `EMQKEY row must be "emq:{q}:job:JOB01", got "emq:{q}:job:JOB02"`},
+		{Enqueue, with(Enqueue, 3, "emq:{r}:pending"), `EMQKEY pending must be "emq:{q}:pending", got "emq:{r}:pending"`},
+		{Claim, with(Claim, 4, "emq:{q}:job"), `EMQKEY rowprefix must be "emq:{q}:job:", got "emq:{q}:job"`},
+		{Complete, with(Complete, 6, "emq:{q}"), `EMQKEY base must be "emq:{q}:", got "emq:{q}"`},
+		{Claim, with(Claim, 5, "1\r\n"), `ERR lease_ms must be an integer from 1 to 4503599627370495, got "1\x0d\x0a"`},
+		{Claim, with(Claim, 5, strings.Repeat("9", 70)),
+			`ERR lease_ms must be an integer from 1 to 4503599627370495, got "` + strings.Repeat("9", 64) + `..."`},
+		{Claim, with(Claim, 5, "\"\\\x00\x7f\xff"), `ERR lease_ms must be an integer from 1 to 4503599627370495, got "\"\\\x00\x7f\xff"`},
+	} {
+		assert.Equal(t, c.want, decide(c.verb, found{row: held(nil)}.request(c.verb, c.args...)).err)
+	}
+}
+
+// TestRefusalFits holds the buffer's size: the longest text there can be is not cut.
+func TestRefusalFits(t *testing.T) {
+	worst := strings.Repeat("\xff", 300)
+	args := []string{"2", "emq:{" + worst + "}:job:JOB", "emq:{" + worst + "}:pending", "JOB" + worst, ""}
+	var o Outcome
+	Decide(Enqueue, found{}.request(Enqueue, args...), &o)
+	require.Equal(t, RefusedKey, o.Refusal)
+	assert.True(t, strings.HasSuffix(string(o.Text[:o.TextLen]), `..."`), "%s", o.Text[:o.TextLen])
+	assert.Zero(t, o.Text[o.TextLen])
+}
+
+func TestCounter(t *testing.T) {
+	for s, want := range map[string]int64{"0": 0, "1": 1, "-1": -1, "9223372036854775806": 9223372036854775806,
+		"-9223372036854775808": -9223372036854775808, "10": 10, "-10": -10} {
+		n, ok := counter(s)
+		assert.True(t, ok, s)
+		assert.Equal(t, want, n, s)
+	}
+	for _, s := range []string{"", "-", "-0", "01", "-01", "+1", "1.0", " 1", "1 ", "abc", "9223372036854775807",
+		"-9223372036854775809", "99999999999999999999", strings.Repeat("9", 40)} {
+		_, ok := counter(s)
+		assert.False(t, ok, "%q", s)
+	}
+}
+
+// TestPlanIsRead holds the assertion that a host which skipped its reads is found out before anything is decided.
+func TestPlanIsRead(t *testing.T) {
+	for verb := range NumVerbs {
+		for _, k := range append(Table[verb].Plan.Keys, NoKey) {
+			r := found{row: held(nil)}.request(verb, valid(verb)...)
+			if k == NoKey {
+				r.IdentityType = Unread
+			} else {
+				r.Types[k] = Unread
+			}
+			assert.Panics(t, func() { decide(verb, r) }, "%s without %v", Table[verb].Name, k)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	for verb := range NumVerbs {
+		c := &Table[verb]
+		assert.LessOrEqual(t, c.Arity(), MaxArgs, c.Name)
+		assert.Equal(t, len(valid(verb)), len(c.Args), c.Name)
+		assert.Equal(t, RoleNumkeys, c.Args[0].Role, c.Name)
+		assert.NotEmpty(t, c.Summary, c.Name)
+		assert.NotEmpty(t, c.Complexity, c.Name)
+		assert.Contains(t, c.Flags, "write", c.Name)
+		assert.Contains(t, c.Flags, "getkeys-api", c.Name)
+		assert.Contains(t, strings.Fields(c.Categories), Category, c.Name)
+		assert.Equal(t, strings.Contains(c.Flags, "fast"), strings.Contains(c.Categories, "fast"), c.Name)
+		assert.NotEqual(t, strings.Contains(c.Categories, "slow"), strings.Contains(c.Categories, "fast"), c.Name)
+		assert.Equal(t, verb == Enqueue, strings.Contains(c.Flags, "deny-oom"), c.Name)
+	}
+}
+
+func TestCatalogue(t *testing.T) {
+	classes := map[string]bool{"EMQKIND": true, "EMQKEY": true, "EMQFENCE": true, "EMQSTALE": true, "EMQSCRIPT": true,
+		"ERR": true, "WRONGTYPE": true, "READONLY": true}
+	for why := RefusedNumkeys; why < NumRefusals; why++ {
+		e := Catalogue[why]
+		assert.True(t, classes[e.Class], "%d: %q", why, e.Class)
+		assert.NotEmpty(t, e.When)
+		assert.NotEmpty(t, e.Then)
+	}
+}
+
+// TestNoAllocation holds the rule that a decision leaves nothing for the collector.
+func TestNoAllocation(t *testing.T) {
+	for verb := range NumVerbs {
+		for _, f := range []found{{}, {row: held(row{FieldStalled: "1"}), looked: true}, {identity: "-"}, {identity: "x"}, {replica: true}} {
+			r, o := f.request(verb, valid(verb)...), &Outcome{}
+			assert.Zero(t, testing.AllocsPerRun(100, func() { Decide(verb, r, o) }), Table[verb].Name)
+		}
+		r, o := found{}.request(verb, with(verb, 1, "x")...), &Outcome{}
+		assert.Zero(t, testing.AllocsPerRun(100, func() { Decide(verb, r, o) }), Table[verb].Name)
+	}
+}
