@@ -6,7 +6,8 @@ type Op uint8
 
 const (
 	// OpSet claims the store's identity: SET fence.Key fence.Identity NX with the caller's own rights. It is the only
-	// effect that can fail, so it comes first: if it does, nothing was written.
+	// effect that can fail, so it comes first: if it does, nothing was written; if not, the host reads and decides anew,
+	// in the same atomic step, on a store that is now ours.
 	OpSet Op = iota
 	// OpHSet writes N fields of Key.
 	OpHSet

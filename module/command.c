@@ -179,10 +179,14 @@ static int decide(emq_frame *f, int verb) {
 }
 
 static void close_keys(emq_frame *f) {
-    for (emq_step *s = &f->first; s; s = s->next)
+    for (emq_step *s = &f->first; s; s = s->next) {
         if (s->entry && s->row) vm_CloseKey(s->row);
-    for (int key = 0; key < EMQ_NUM_KEYS; key++)
+        s->row = NULL;
+    }
+    for (int key = 0; key < EMQ_NUM_KEYS; key++) {
         if (f->key[key]) vm_CloseKey(f->key[key]);
+        f->key[key] = NULL;
+    }
 }
 
 static void free_frame(emq_frame *f) {
@@ -199,6 +203,27 @@ static void free_frame(emq_frame *f) {
     if (f->count) vm_FreeString(NULL, f->count);
 }
 
+/* Reads and decides. 0 if there is no decision. */
+static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb) {
+    const emq_verb *v = &emq_verbs[verb];
+    memset(f, 0, offsetof(emq_frame, first.out));
+    f->ctx = ctx;
+    f->argv = argv;
+    f->verb = v;
+    f->last = &f->first;
+    for (int i = 0; i < argc; i++) {
+        f->req.args[i] = bytes_of(argv[i]);
+        if (v->key_at[i] != EMQ_NO_KEY) f->name[v->key_at[i]] = argv[i];
+    }
+    if (v->id_at) f->id = argv[v->id_at];
+    f->req.now = vm_CachedMicroseconds() / 1000;
+    f->req.replica = emq_is_replica != 0;
+    read_plan(f);
+    int decided = decide(f, verb);
+    if (f->identity) vm_CloseKey(f->identity);
+    return decided;
+}
+
 static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
     const emq_verb *v = &emq_verbs[verb];
     if (vm_IsKeysPositionRequest(ctx)) {
@@ -211,32 +236,27 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
     if (emq_is_child) return vm_ReplyWithError(ctx, "ERR EMQ verbs do not run in a forked child");
 
     emq_frame f;
-    memset(&f, 0, offsetof(emq_frame, first.out));
-    f.ctx = ctx;
-    f.argv = argv;
-    f.verb = v;
-    f.last = &f.first;
-    for (int i = 0; i < argc; i++) {
-        f.req.args[i] = bytes_of(argv[i]);
-        if (v->key_at[i] != EMQ_NO_KEY) f.name[v->key_at[i]] = argv[i];
+    int decided = prepare(&f, ctx, argv, argc, verb), refused = 0;
+    if (decided && emq_claims_identity(&f)) {
+        /* The claim is a command of its own, which may run code of other modules: no key stays open across it, and what
+         * was read before it is read again after it. */
+        close_keys(&f);
+        free_frame(&f);
+        refused = !emq_claim_identity(ctx);
+        decided = prepare(&f, ctx, argv, argc, verb);
+        refused |= decided && emq_claims_identity(&f);
     }
-    if (v->id_at) f.id = argv[v->id_at];
-    f.req.now = vm_CachedMicroseconds() / 1000;
-    f.req.replica = emq_is_replica != 0;
-
-    read_plan(&f);
-    int decided = decide(&f, verb);
-    if (f.identity) vm_CloseKey(f.identity);
-    int claimed = decided && emq_apply(&f);
-    close_keys(&f);
     if (!decided) {
         vm_ReplyWithError(ctx, "ERR internal error in the EMQ module: nothing was written, see the server's log");
-    } else if (!claimed) {
-        vm_ReplyWithError(ctx, "EMQFENCE {emq}:version is absent and this user may not claim it");
+    } else if (refused) {
+        vm_ReplyWithError(ctx, "EMQFENCE {emq}:version is absent and could not be claimed with this user's rights");
     } else {
+        emq_apply(&f);
+        close_keys(&f);
         emq_announce(&f);
         emq_reply(&f);
     }
+    close_keys(&f);
     free_frame(&f);
     return VM_OK;
 }

@@ -22,13 +22,16 @@ static vm_string *value_of(emq_frame *f, const emq_value *v, vm_string **made) {
     }
 }
 
-/* Claims the store with the caller's own rights. A context without a user (the AOF, another module's timer) is
- * unrestricted, which only the call itself tells. */
-static int claim_identity(emq_frame *f) {
-    vm_reply *reply = vm_Call(f->ctx, "SET", "!CEssc", emq_identity_key, emq_identity, "NX");
+int emq_claims_identity(const emq_frame *f) {
+    return f->first.out.num_effects && f->first.out.effects[0].op == EMQ_OP_SET;
+}
+
+/* A context without a user (the AOF, another module's timer) is unrestricted, which only the call itself tells. */
+int emq_claim_identity(vm_ctx *ctx) {
+    vm_reply *reply = vm_Call(ctx, "SET", "!CEssc", emq_identity_key, emq_identity, "NX");
     if (reply && vm_CallReplyType(reply) == VM_REPLY_ERROR && errno == ENOTSUP) {
         vm_FreeCallReply(reply);
-        reply = vm_Call(f->ctx, "SET", "!Essc", emq_identity_key, emq_identity, "NX");
+        reply = vm_Call(ctx, "SET", "!Essc", emq_identity_key, emq_identity, "NX");
     }
     int claimed = reply && vm_CallReplyType(reply) == VM_REPLY_STRING;
     if (reply) vm_FreeCallReply(reply);
@@ -105,15 +108,12 @@ static void hincrby(emq_frame *f, emq_step *s, emq_effect *e) {
     e->done = e->key;
 }
 
-int emq_apply(emq_frame *f) {
+void emq_apply(emq_frame *f) {
     for (emq_step *s = &f->first; s; s = s->next) {
         for (emq_effect *e = s->out.effects, *end = e + s->out.num_effects; e < end; e++) {
             e->done = EMQ_NO_KEY;
             e->emptied = 0;
             switch (e->op) {
-            case EMQ_OP_SET:
-                if (!claim_identity(f)) return 0;
-                break;
             case EMQ_OP_HSET: hset(f, s, e); break;
             case EMQ_OP_HDEL: hdel(f, s, e); break;
             case EMQ_OP_ZADD: zadd(f, s, e); break;
@@ -123,7 +123,6 @@ int emq_apply(emq_frame *f) {
             }
         }
     }
-    return 1;
 }
 
 void emq_announce(emq_frame *f) {

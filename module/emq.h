@@ -11,6 +11,9 @@
 
 /* ---- Data that crosses. The layouts and numbers are those of package commands; layout.go asserts it. ---- */
 
+/* The module's version, as a decimal MMmmpp. */
+enum { EMQ_VERSION = 100 };
+
 enum { EMQ_MAX_ARGS = 12, EMQ_MAX_FIELDS = 4, EMQ_MAX_EFFECTS = 6, EMQ_MAX_TEXT = 1024, EMQ_MAX_VERBS = 16 };
 
 enum { EMQ_ROW, EMQ_PENDING, EMQ_ACTIVE, EMQ_SCHEDULE, EMQ_DEAD, EMQ_COMPLETED, EMQ_FAILED, EMQ_NUM_KEYS, EMQ_NO_KEY = 255 };
@@ -151,9 +154,14 @@ vm_key *emq_open(emq_frame *f, int key);
 
 /* ---- effects.c ---- */
 
-/* Applies the effects of every step and hands them to the replicas and the AOF. 0 if the store's identity could not be
- * claimed: then nothing was written. */
-int emq_apply(emq_frame *f);
+/* Tells whether the decision is to claim the store's identity first: the one effect that can fail. */
+int emq_claims_identity(const emq_frame *f);
+
+/* Claims the store with the caller's own rights. 0 if it could not: then nothing was written. */
+int emq_claim_identity(vm_ctx *ctx);
+
+/* Applies the effects of every step and hands them to the replicas and the AOF. */
+void emq_apply(emq_frame *f);
 
 /* Tells watchers, client-side caches and subscribers of each key that was changed. Other modules may run here, so no
  * key of the frame is open any more. */

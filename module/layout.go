@@ -53,6 +53,7 @@ var (
 	_   = same[unsafe.Offsetof(goO.Next)-unsafe.Offsetof(cO.next)]
 	_   = same[unsafe.Offsetof(goO.Text)-unsafe.Offsetof(cO.text)]
 
+	_ = same[commands.VersionNumber-C.EMQ_VERSION]
 	_ = same[commands.MaxArgs-C.EMQ_MAX_ARGS]
 	_ = same[commands.MaxFields-C.EMQ_MAX_FIELDS]
 	_ = same[commands.MaxEffects-C.EMQ_MAX_EFFECTS]

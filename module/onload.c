@@ -155,7 +155,7 @@ int ValkeyModule_OnLoad(vm_ctx *ctx, vm_string **argv, int argc) {
     }
     /* First, before anything with an effect: are we wanted here? */
     if (vm_IsModuleNameBusy("emq")) return refuse(ctx, "a module named emq is loaded already");
-    vm_SetModuleAttribs(ctx, "emq", emqVersion(), VM_APIVER);
+    vm_SetModuleAttribs(ctx, "emq", EMQ_VERSION, VM_APIVER);
     int server = vm_GetServerVersion();
     if (server < MIN_SERVER) {
         vm_Log(ctx, "warning", "not loaded: server version %d.%d.%d, needed 8.0.0 or later", server >> 16,

@@ -15,9 +15,6 @@ import (
 // build names the source that the library was built from; the Makefile sets it.
 var build = "unknown"
 
-//export emqVersion
-func emqVersion() C.int { return commands.VersionNumber }
-
 // emqDescription says what is loaded, for the log.
 //
 //export emqDescription
