@@ -1,0 +1,302 @@
+package test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A transition is one command on one store: its reply, and the plain commands that a replica and an append-only file
+// receive for it. RUN stands for the server's run_id.
+type transition struct {
+	name   string
+	given  []string
+	args   []string
+	want   string
+	stream []string
+	after  []string // the rows and sets afterwards, as "command => reply"
+	broken []string // what stays damaged in the store
+}
+
+const (
+	zremActive   = "ZREM emq:{q}:active JOB1"
+	zremPending  = "ZREM emq:{q}:pending JOB1"
+	delRow       = "DEL emq:{q}:job:JOB1"
+	countDone    = "HINCRBY emq:{q}:metrics:completed count 1"
+	countDead    = "HINCRBY emq:{q}:metrics:failed count 1"
+	rowPending   = "HSET emq:{q}:job:JOB1 state pending attempts 0 payload x"
+	rowHeld      = "HSET emq:{q}:job:JOB1 state active attempts 1 payload x lease_epoch e1"
+	addPending   = "ZADD emq:{q}:pending 0 JOB1"
+	addActive    = "ZADD emq:{q}:active 9000000000000 JOB1"
+	noIdentity   = "DEL {emq}:version"
+	grantAndKeep = "ZADD emq:{q}:active {now+30000} JOB1"
+)
+
+func atomically(lines ...string) []string {
+	return slices.Concat([]string{"MULTI"}, lines, []string{"EXEC"})
+}
+
+var (
+	q1      = queue("q")
+	claim30 = q1.claim(30000)
+	fail3   = q1.fail("JOB1", "1", 1000, 3, "it broke")
+	done1   = q1.complete("JOB1", "1")
+)
+
+var transitions = []transition{
+	{
+		name: "enqueue", args: q1.enqueue("JOB1", "x"), want: integer(1),
+		stream: atomically(rowPending, addPending),
+	},
+	{
+		name: "enqueue claims the identity", given: []string{noIdentity}, args: q1.enqueue("JOB1", "x"), want: integer(1),
+		stream: atomically("SET {emq}:version echomq:6.0.0 NX", rowPending, addPending),
+	},
+	{
+		name: "enqueue again", given: []string{rowPending, addPending}, args: q1.enqueue("JOB1", "y"), want: integer(0),
+	},
+	{
+		name: "enqueue again without an identity", given: []string{noIdentity, rowPending, addPending},
+		args: q1.enqueue("JOB1", "y"), want: integer(0),
+		broken: []string{"{q}: rows without an identity"},
+	},
+	{
+		name: "enqueue of a row that is in no set", given: []string{"HSET emq:{q}:job:JOB1 state odd"},
+		args: q1.enqueue("JOB1", "y"), want: integer(0),
+		broken: []string{`emq:{q}:job:JOB1: state "odd"`, `emq:{q}:job:JOB1: attempts ""`},
+	},
+	{
+		name: "enqueue of an id that is pending without a row", given: []string{addPending}, args: q1.enqueue("JOB1", "x"), want: integer(1),
+		stream: []string{rowPending},
+	},
+	{
+		name: "claim", given: []string{rowPending, addPending}, args: claim30, want: claimed("JOB1", "x", 1),
+		stream: atomically(zremPending, "HSET emq:{q}:job:JOB1 state active attempts 1 lease_epoch RUN", grantAndKeep),
+	},
+	{
+		name: "claim again, after a lapse", given: []string{"HSET emq:{q}:job:JOB1 state pending attempts 7 payload x lease_epoch e1 stalled 1", addPending},
+		args: claim30, want: claimed("JOB1", "x", 8),
+		stream: atomically(zremPending, "HSET emq:{q}:job:JOB1 state active attempts 8 lease_epoch RUN", grantAndKeep),
+	},
+	{
+		name: "claim keeps what it does not know", given: []string{"HSET emq:{q}:job:JOB1 state pending attempts 0 payload x group g parent p progress 7", addPending},
+		args: claim30, want: claimed("JOB1", "x", 1),
+		stream: atomically(zremPending, "HSET emq:{q}:job:JOB1 state active attempts 1 lease_epoch RUN", grantAndKeep),
+		after:  []string{"HMGET emq:{q}:job:JOB1 group parent progress payload => " + array(bulk("g"), bulk("p"), bulk("7"), bulk("x"))},
+	},
+	{
+		name: "claim on an empty queue", args: claim30, want: empty,
+	},
+	{
+		name: "claim without an identity and without a queue", given: []string{noIdentity}, args: claim30, want: empty,
+	},
+	{
+		name: "claim drops an entry without a row", given: []string{addPending}, args: claim30, want: empty,
+		stream: []string{zremPending},
+	},
+	{
+		name: "claim drops an entry and takes the next", given: []string{"ZADD emq:{q}:pending 0 JOB0", rowPending, addPending},
+		args: claim30, want: claimed("JOB1", "x", 1),
+		stream: atomically("ZREM emq:{q}:pending JOB0", zremPending, "HSET emq:{q}:job:JOB1 state active attempts 1 lease_epoch RUN", grantAndKeep),
+	},
+	{
+		name: "claim drops an entry that is no job", given: []string{"ZADD emq:{q}:pending 0 XYZ", "HSET emq:{q}:job:XYZ state pending attempts 0 payload x"},
+		args: claim30, want: empty,
+		stream: []string{"ZREM emq:{q}:pending XYZ"},
+		broken: []string{"emq:{q}:job:XYZ: state pending, in []"},
+	},
+	{
+		name: "claim sends a bad row to dead", given: []string{"HSET emq:{q}:job:JOB1 state pending attempts abc payload x", addPending},
+		args: claim30, want: empty,
+		stream: atomically(zremPending, "HSET emq:{q}:job:JOB1 state dead last_error BAD", "ZADD emq:{q}:dead 0 JOB1"),
+	},
+	{
+		name: "claim sends a bad row out, with dead of another type", given: []string{"HSET emq:{q}:job:JOB1 state pending attempts abc payload x", addPending, "SET emq:{q}:dead x"},
+		args: claim30, want: empty,
+		stream: atomically(zremPending, "HSET emq:{q}:job:JOB1 state dead last_error BAD"),
+		broken: []string{"emq:{q}:dead: is a string", "emq:{q}:job:JOB1: state dead, in []"},
+	},
+	{
+		name: "claim leaves a row that is active", given: []string{rowHeld, addPending, addActive}, args: claim30, want: empty,
+		stream: []string{zremPending},
+	},
+	{
+		name: "complete", given: []string{rowHeld, addActive}, args: done1, want: integer(1),
+		stream: atomically(zremActive, delRow, countDone),
+	},
+	{
+		name: "complete of a job that lapsed", given: []string{"HSET emq:{q}:job:JOB1 state pending attempts 1 payload x lease_epoch e1", addPending},
+		args: done1, want: integer(1),
+		stream: atomically(zremPending, delRow, countDone),
+	},
+	{
+		name: "complete of a job in no set", given: []string{rowHeld}, args: done1, want: integer(1),
+		stream: atomically(delRow, countDone),
+	},
+	{
+		name: "complete of a job in two sets", given: []string{rowHeld, addActive, addPending}, args: done1, want: integer(1),
+		stream: atomically(zremActive, delRow, countDone),
+		broken: []string{"emq:{q}:pending: JOB1 has no row"},
+	},
+	{
+		name: "complete with a counter of another type", given: []string{rowHeld, addActive, "SET emq:{q}:metrics:completed x"}, args: done1, want: integer(1),
+		stream: atomically(zremActive, delRow),
+		broken: []string{"emq:{q}:metrics:completed: is a string"},
+	},
+	{
+		name: "complete with a counter that is no integer", given: []string{rowHeld, addActive, "HSET emq:{q}:metrics:completed count abc"}, args: done1, want: integer(1),
+		stream: atomically(zremActive, delRow),
+		broken: []string{"emq:{q}:metrics:completed: map[count:abc]"},
+	},
+	{
+		name: "complete with a full counter", given: []string{rowHeld, addActive, "HSET emq:{q}:metrics:completed count 9223372036854775807"}, args: done1, want: integer(1),
+		stream: atomically(zremActive, delRow),
+	},
+	{
+		name: "complete with a counter that is nearly full", given: []string{rowHeld, addActive, "HSET emq:{q}:metrics:completed count 9223372036854775806"}, args: done1, want: integer(1),
+		stream: atomically(zremActive, delRow, countDone),
+		after:  []string{"HGET emq:{q}:metrics:completed count => " + bulk("9223372036854775807")},
+	},
+	{
+		name: "complete adds to the counter", given: []string{rowHeld, addActive, "HSET emq:{q}:metrics:completed count 41"}, args: done1, want: integer(1),
+		stream: atomically(zremActive, delRow, countDone),
+		after:  []string{"HGET emq:{q}:metrics:completed count => " + bulk("42")},
+	},
+	{
+		name: "complete of nothing", args: done1, want: integer(0),
+	},
+	{
+		name: "complete of nothing without an identity", given: []string{noIdentity}, args: done1, want: integer(0),
+	},
+	{
+		name: "fail", given: []string{rowHeld, addActive}, args: fail3, want: bulk("scheduled"),
+		stream: atomically(zremActive, `HSET emq:{q}:job:JOB1 state scheduled failures 1 last_error "it broke"`, "HDEL emq:{q}:job:JOB1 lease_epoch", "ZADD emq:{q}:schedule {now+1000} JOB1"),
+	},
+	{
+		name: "fail of a job that a script leased", given: []string{"HSET emq:{q}:job:JOB1 state active attempts 1 payload x", addActive}, args: fail3, want: bulk("scheduled"),
+		stream: atomically(zremActive, `HSET emq:{q}:job:JOB1 state scheduled failures 1 last_error "it broke"`, "ZADD emq:{q}:schedule {now+1000} JOB1"),
+	},
+	{
+		name: "fail of a job that stalled before", given: []string{rowHeld + " stalled 2 failures 1 last_error old", addActive}, args: fail3, want: bulk("scheduled"),
+		stream: atomically(zremActive, `HSET emq:{q}:job:JOB1 state scheduled failures 2 last_error "it broke"`, "HDEL emq:{q}:job:JOB1 lease_epoch stalled", "ZADD emq:{q}:schedule {now+1000} JOB1"),
+	},
+	{
+		name: "fail of a job that lapsed", given: []string{"HSET emq:{q}:job:JOB1 state pending attempts 1 payload x lease_epoch e1", addPending}, args: fail3, want: bulk("scheduled"),
+		stream: atomically(zremPending, `HSET emq:{q}:job:JOB1 state scheduled failures 1 last_error "it broke"`, "HDEL emq:{q}:job:JOB1 lease_epoch", "ZADD emq:{q}:schedule {now+1000} JOB1"),
+	},
+	{
+		name: "fail of a job in no set", given: []string{rowHeld}, args: fail3, want: bulk("scheduled"),
+		stream: atomically(`HSET emq:{q}:job:JOB1 state scheduled failures 1 last_error "it broke"`, "HDEL emq:{q}:job:JOB1 lease_epoch", "ZADD emq:{q}:schedule {now+1000} JOB1"),
+	},
+	{
+		name: "fail for the last time", given: []string{rowHeld + " failures 2", addActive}, args: fail3, want: bulk("dead"),
+		stream: atomically(zremActive, `HSET emq:{q}:job:JOB1 state dead failures 3 last_error "it broke"`, "HDEL emq:{q}:job:JOB1 lease_epoch", "ZADD emq:{q}:dead 0 JOB1", countDead),
+		after:  []string{"HGET emq:{q}:metrics:failed count => " + bulk("1")},
+	},
+	{
+		name: "fail beyond the cap", given: []string{rowHeld + " failures 7", addActive}, args: fail3, want: bulk("dead"),
+		stream: atomically(zremActive, `HSET emq:{q}:job:JOB1 state dead failures 8 last_error "it broke"`, "HDEL emq:{q}:job:JOB1 lease_epoch", "ZADD emq:{q}:dead 0 JOB1", countDead),
+	},
+	{
+		name: "fail for the last time with a full counter", given: []string{rowHeld + " failures 2", addActive, "HSET emq:{q}:metrics:failed count 9223372036854775807"}, args: fail3, want: bulk("dead"),
+		stream: atomically(zremActive, `HSET emq:{q}:job:JOB1 state dead failures 3 last_error "it broke"`, "HDEL emq:{q}:job:JOB1 lease_epoch", "ZADD emq:{q}:dead 0 JOB1"),
+	},
+	{
+		name: "fail keeps what it does not know", given: []string{rowHeld + " progress 50 parent_queue r", addActive}, args: fail3, want: bulk("scheduled"),
+		stream: atomically(zremActive, `HSET emq:{q}:job:JOB1 state scheduled failures 1 last_error "it broke"`, "HDEL emq:{q}:job:JOB1 lease_epoch", "ZADD emq:{q}:schedule {now+1000} JOB1"),
+		after:  []string{"HMGET emq:{q}:job:JOB1 progress parent_queue payload attempts => " + array(bulk("50"), bulk("r"), bulk("x"), bulk("1"))},
+	},
+	{
+		name: "fail of nothing", args: fail3, want: gone,
+	},
+	{
+		name: "fail of nothing without an identity", given: []string{noIdentity}, args: fail3, want: gone,
+	},
+}
+
+// TestEffects runs every branch of every verb and compares what a replica received, as one unit and word by word. The
+// keys that changed must fail a WATCH and leave the client caches, and no others. Then it sets the store up anew and
+// runs what the replica received, as plain commands: they must lead to the same store and to the same keyspace events.
+func TestEffects(t *testing.T) {
+	s := witnessed(t)
+	for _, tr := range transitions {
+		t.Run(tr.name, func(t *testing.T) {
+			st := s.fresh(t)
+			st.damaged(tr.broken...)
+			st.given(tr.given...)
+			o := st.effects(tr.want, tr.args...)
+			st.streamed(o, tr.stream)
+			for _, line := range tr.after {
+				command, reply, _ := strings.Cut(line, " => ")
+				st.reply(reply, command)
+			}
+
+			st.given("FLUSHALL", "SET {emq}:version "+wire6)
+			st.given(tr.given...)
+			plain := st.observe(func() {
+				for _, line := range o.stream {
+					st.given(line)
+				}
+			}, family(tr.args)...)
+			require.Equal(t, plain.digest[1], o.digest[1], "the store that the plain commands lead to")
+			require.Equal(t, plain.changed, o.changed)
+			require.Equal(t, without("new", plain.events), without("new", o.events), "the keyspace events of the plain commands")
+			require.Equal(t, byKey(plain.events), byKey(o.events), "each key's events, its creation among them")
+		})
+	}
+}
+
+// without returns the events of other kinds. The server itself tells of a key's creation, at once; the other events
+// are sent when a command is done.
+func without(kind string, events []string) []string {
+	return slices.DeleteFunc(slices.Clone(events), func(e string) bool { return strings.HasPrefix(e, kind+" ") })
+}
+
+func byKey(events []string) map[string][]string {
+	keys := map[string][]string{}
+	for _, e := range events {
+		event, key, _ := strings.Cut(e, " ")
+		keys[key] = append(keys[key], event)
+	}
+	return keys
+}
+
+// streamed asserts what a replica received. Words that only the server knows are filled in first: its run_id, and the
+// text for a bad row.
+func (st *store) streamed(o observed, want []string) {
+	st.t.Helper()
+	run := st.info("run_id")
+	lines := make([]string, len(want))
+	for i, line := range want {
+		line = strings.ReplaceAll(line, "RUN", run)
+		if strings.HasSuffix(line, " BAD") {
+			reason := st.row(good, "JOB1")["last_error"]
+			require.Contains(st.t, reason, "attempts", "the reason for a bad row")
+			line = strings.TrimSuffix(line, "BAD") + show([]string{reason})
+		}
+		lines[i] = line
+	}
+	o.streamed(st.t, lines...)
+}
+
+// Every refusal of TestEffects' verbs is seen by nobody: TestCheckOrder asserts it. Here, the stream of a whole life.
+func TestStreamOfALife(t *testing.T) {
+	s := witnessed(t)
+	st := s.bare(t)
+	o := st.observe(func() {
+		st.reply(integer(1), "EMQ.ENQUEUE 2 emq:{q}:job:JOB1 emq:{q}:pending JOB1 x")
+		st.reply(claimed("JOB1", "x", 1), "EMQ.CLAIM 2 emq:{q}:pending emq:{q}:active emq:{q}:job: 30000")
+		st.reply(integer(1), "EMQ.COMPLETE 2 emq:{q}:active emq:{q}:job:JOB1 JOB1 1 emq:{q}:")
+	})
+	st.streamed(o, slices.Concat(
+		atomically("SET {emq}:version echomq:6.0.0 NX", rowPending, addPending),
+		atomically(zremPending, "HSET emq:{q}:job:JOB1 state active attempts 1 lease_epoch RUN", grantAndKeep),
+		atomically(zremActive, delRow, countDone),
+	))
+	for _, line := range o.stream {
+		require.NotContains(t, strings.ToUpper(line), "EMQ.", "a verb in the stream")
+	}
+	require.Equal(t, union([]string{identity, good.completed()}, nil), union(st.keys(), nil))
+}

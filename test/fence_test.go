@@ -1,0 +1,269 @@
+package test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const underAnother = "{q}: rows under another identity"
+
+// verbsOn are the four verbs on a job that is held with the token 1.
+func verbsOn(q queue) map[string][]string {
+	return map[string][]string{
+		"enqueue":  q.enqueue("JOB2", "x"),
+		"claim":    q.claim(1000),
+		"complete": q.complete("JOB1", "1"),
+		"fail":     q.fail("JOB1", "1", 0, 1, "why"),
+	}
+}
+
+// An identity that is another, whatever it is, refuses every verb and shows both values.
+func TestFenceRefusesAnotherIdentity(t *testing.T) {
+	s := witnessed(t)
+	others := map[string]struct {
+		set    []string
+		broken string
+	}{
+		"wire 4":         {[]string{"SET", identity, "echomq:4.0.0"}, underAnother},
+		"one byte more":  {[]string{"SET", identity, wire6 + "\x00"}, underAnother},
+		"one byte less":  {[]string{"SET", identity, wire6[:len(wire6)-1]}, underAnother},
+		"upper case":     {[]string{"SET", identity, "ECHOMQ:6.0.0"}, underAnother},
+		"empty":          {[]string{"SET", identity, ""}, underAnother},
+		"a number":       {[]string{"SET", identity, "6"}, underAnother},
+		"every byte":     {[]string{"SET", identity, allBytes}, underAnother},
+		"with a timeout": {[]string{"SET", identity, "echomq:7.0.0", "PX", "100000000"}, underAnother},
+	}
+	for kind, maker := range makers {
+		if kind != "string" {
+			others["a "+kind] = struct {
+				set    []string
+				broken string
+			}{with(maker, 1, identity), underAnother}
+		}
+	}
+	for what, other := range others {
+		for verb, args := range verbsOn(good) {
+			t.Run(what+"/"+verb, func(t *testing.T) {
+				st := s.fresh(t)
+				st.put(good, "JOB1", "active", "attempts", "1", "lease_epoch", "e")
+				st.given("DEL {emq}:version")
+				require.NotEqual(t, byte('-'), st.do(other.set...)[0])
+				st.damaged(other.broken)
+				st.refused("EMQFENCE ", args...)
+				require.Contains(t, st.lastReply, wire6, "the value that would do")
+				if what == "wire 4" {
+					require.Contains(t, st.lastReply, "echomq:4.0.0", "the value that is there")
+				}
+			})
+		}
+	}
+}
+
+// The refusal is the same whatever the verb would have done: also where there is nothing to do.
+func TestFenceRefusesOnAnEmptyStore(t *testing.T) {
+	s := witnessed(t)
+	for verb, args := range verbsOn(good) {
+		t.Run(verb, func(t *testing.T) {
+			st := s.bare(t)
+			st.given("SET {emq}:version echomq:4.0.0")
+			st.refused("EMQFENCE ", args...)
+		})
+	}
+}
+
+// An absent identity: ENQUEUE claims it where it creates a row; the others answer as on an empty store where there is
+// nothing, and refuse where there is something.
+func TestFenceAbsent(t *testing.T) {
+	s := witnessed(t)
+	const orphans = "{q}: rows without an identity"
+	empties := map[string]string{"claim": empty, "complete": integer(0), "fail": gone}
+	looksAt := map[string]string{"claim": good.pending(), "complete": good.row("JOB1"), "fail": good.row("JOB1")}
+
+	t.Run("enqueue claims it", func(t *testing.T) {
+		st := s.bare(t)
+		o := st.effects(integer(1), good.enqueue("JOB1", "x")...)
+		st.reply(bulk(wire6), "GET {emq}:version")
+		st.reply(integer(-1), "PTTL {emq}:version")
+		require.Equal(t, "MULTI", o.stream[0], "one atomic unit")
+		require.Equal(t, "SET {emq}:version echomq:6.0.0 NX", o.stream[1], "the claim comes first")
+		require.Equal(t, "EXEC", o.stream[len(o.stream)-1])
+		require.Len(t, o.stream, 5)
+	})
+	t.Run("enqueue of a duplicate claims nothing", func(t *testing.T) {
+		st := s.bare(t)
+		st.put(good, "JOB1", "pending", "attempts", "0")
+		st.damaged(orphans)
+		st.quiet(integer(0), good.enqueue("JOB1", "x")...)
+	})
+	for _, key := range []string{good.row("JOB1"), good.pending()} {
+		t.Run("enqueue on a wrong type claims nothing/"+key, func(t *testing.T) {
+			st := s.bare(t)
+			st.given("SET " + key + " x")
+			st.damaged(key + ": is a string")
+			if key == good.row("JOB1") {
+				st.damaged(orphans)
+			}
+			st.refused(wrongTypeText, good.enqueue("JOB1", "x")...)
+		})
+	}
+	t.Run("enqueue beside foreign rows", func(t *testing.T) {
+		st := s.bare(t)
+		st.put(good, "JOB1", "pending", "attempts", "0")
+		require.Equal(t, integer(1), st.do(good.enqueue("JOB2", "x")...), "a row will be created: the identity is claimed")
+		st.reply(bulk(wire6), "GET {emq}:version")
+	})
+	for verb, reply := range empties {
+		args := verbsOn(good)[verb]
+		t.Run(verb+" on nothing", func(t *testing.T) {
+			s.bare(t).quiet(reply, args...)
+		})
+		t.Run(verb+" beside another queue", func(t *testing.T) {
+			st := s.bare(t)
+			st.put("other", "JOB1", "active", "attempts", "1")
+			st.damaged("{other}: rows without an identity")
+			st.quiet(reply, args...)
+		})
+		for kind := range makers {
+			t.Run(verb+" where a "+kind+" is", func(t *testing.T) {
+				st := s.bare(t)
+				key := looksAt[verb]
+				st.make(kind, key)
+				switch {
+				case verb == "claim" && kind == "zset":
+					st.damaged(key+": JOBx has no row", key+": JOBx has the score 1")
+				case verb == "claim":
+					st.damaged(key + ": is a " + kind)
+				case kind == "hash":
+					st.damaged(orphans, key+": state pending, in []", key+`: attempts ""`)
+				default:
+					st.damaged(orphans, key+": is a "+kind)
+				}
+				st.refused("EMQFENCE ", args...)
+			})
+		}
+	}
+}
+
+// An identity whose time is over is absent, on a primary that has not yet removed it.
+func TestFenceExpired(t *testing.T) {
+	s := witnessed(t)
+	expire := func(t *testing.T, value string) *store {
+		st := s.bare(t)
+		st.given("DEBUG SET-ACTIVE-EXPIRE 0", "SET {emq}:version "+value+" PX 1", "DEBUG SLEEP 0.01")
+		t.Cleanup(func() { st.given("DEBUG SET-ACTIVE-EXPIRE 1") })
+		return st
+	}
+	for _, value := range []string{wire6, "echomq:4.0.0"} {
+		t.Run("enqueue/"+value, func(t *testing.T) {
+			st := expire(t, value)
+			require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
+			st.reply(bulk(wire6), "GET {emq}:version")
+			st.reply(integer(-1), "PTTL {emq}:version")
+		})
+		t.Run("claim/"+value, func(t *testing.T) {
+			require.Equal(t, empty, expire(t, value).do(good.claim(1000)...))
+		})
+		t.Run("complete/"+value, func(t *testing.T) {
+			st := expire(t, value)
+			st.put(good, "JOB1", "active", "attempts", "1")
+			st.damaged("{q}: rows without an identity")
+			st.refusal("EMQFENCE ", good.complete("JOB1", "1")...)
+		})
+	}
+}
+
+// The identity belongs to one logical database and is read at every command.
+func TestFenceIsReadAtEveryCommand(t *testing.T) {
+	s := start(t, withModule())
+	t.Run("a manual SET", func(t *testing.T) {
+		st := s.fresh(t)
+		require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
+		st.given("SET {emq}:version echomq:4.0.0")
+		st.refusal("EMQFENCE ", good.claim(1000)...)
+		st.given("SET {emq}:version echomq:6.0.0")
+		require.Equal(t, claimed("JOB1", "x", 1), st.do(good.claim(1000)...))
+	})
+	t.Run("APPEND, RENAME and COPY", func(t *testing.T) {
+		st := s.fresh(t)
+		require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
+		st.given("APPEND {emq}:version .1")
+		st.refusal("EMQFENCE ", good.claim(1000)...)
+		st.given("SET kept " + wire6)
+		st.given("RENAME kept {emq}:version")
+		require.Equal(t, claimed("JOB1", "x", 1), st.do(good.claim(1000)...))
+	})
+	t.Run("FLUSHALL", func(t *testing.T) {
+		st := s.fresh(t)
+		st.given("FLUSHALL")
+		require.Equal(t, empty, st.do(good.claim(1000)...))
+		st.reply(nothing, "GET {emq}:version")
+		require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
+		st.reply(bulk(wire6), "GET {emq}:version")
+	})
+	t.Run("SELECT", func(t *testing.T) {
+		st := s.fresh(t)
+		st.given("SELECT 5", "SET {emq}:version echomq:4.0.0")
+		st.refusal("EMQFENCE ", good.enqueue("JOB1", "x")...)
+		st.given("SELECT 6")
+		require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "in 6")...))
+		st.given("SELECT 0")
+		require.Equal(t, empty, st.do(good.claim(1000)...), "the job is in another database")
+		st.given("SELECT 6")
+		require.Equal(t, claimed("JOB1", "in 6", 1), st.do(good.claim(1000)...))
+	})
+	t.Run("SWAPDB", func(t *testing.T) {
+		st := s.fresh(t)
+		require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
+		st.given("SELECT 1", "SET {emq}:version echomq:4.0.0", "SELECT 0", "SWAPDB 0 1")
+		st.refusal("EMQFENCE ", good.claim(1000)...)
+		st.given("SELECT 1")
+		require.Equal(t, claimed("JOB1", "x", 1), st.do(good.claim(1000)...))
+		st.given("SELECT 0")
+	})
+	t.Run("within one transaction", func(t *testing.T) {
+		st := s.fresh(t)
+		st.given("MULTI", "SET {emq}:version echomq:4.0.0")
+		for _, args := range [][]string{good.enqueue("JOB1", "x"), {"SET", identity, wire6}, good.enqueue("JOB1", "x")} {
+			require.Equal(t, "+QUEUED\r\n", st.do(args...))
+		}
+		replies := value(st.do("EXEC")).([]any)
+		assert.Contains(t, replies[1], "EMQFENCE ")
+		assert.Equal(t, int64(1), replies[3])
+	})
+}
+
+// Claiming the identity takes the caller's own rights on that key. Without them nothing is written.
+func TestFenceClaimTakesRights(t *testing.T) {
+	s := witnessed(t)
+	users := map[string]struct {
+		rules []string
+		want  string // "" = the claim succeeds
+	}{
+		"no key rights":     {[]string{"~emq:{q}:*"}, "EMQFENCE "},
+		"only read rights":  {[]string{"~emq:{q}:*", "%R~{emq}:version"}, "EMQFENCE "},
+		"no SET":            {[]string{"~emq:{q}:*", "~{emq}:version"}, "EMQFENCE "},
+		"SET in a selector": {[]string{"~emq:{q}:*", "(+set ~{emq}:version)"}, ""},
+		"all rights":        {[]string{"~*", "+@all"}, ""},
+	}
+	for what, user := range users {
+		t.Run(what, func(t *testing.T) {
+			st := s.bare(t)
+			rules := append([]string{"ACL", "SETUSER", "worker", "reset", "on", ">secret", "+@emq"}, user.rules...)
+			require.Equal(t, "+OK\r\n", st.do(rules...))
+			t.Cleanup(func() { st.given("ACL DELUSER worker") })
+			worker := s.dial(t)
+			require.Equal(t, "+OK\r\n", worker.do("AUTH", "worker", "secret"))
+			args := good.enqueue("JOB1", "x")
+			if user.want == "" {
+				require.Equal(t, integer(1), worker.do(args...))
+				st.reply(bulk(wire6), "GET {emq}:version")
+				return
+			}
+			st.unchanged(func() { require.Contains(t, worker.do(args...), "-"+user.want) }, family(args)...)
+			st.given("SET {emq}:version " + wire6)
+			require.Equal(t, integer(1), worker.do(args...), "the identity is there: no rights on it are needed")
+		})
+	}
+}

@@ -1,0 +1,332 @@
+package test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What the row and the sets hold at each step of a job's life.
+func TestLife(t *testing.T) {
+	st := open(t)
+	run := st.info("run_id")
+
+	require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "work")...))
+	assert.Equal(t, map[string]string{"state": "pending", "attempts": "0", "payload": "work"}, st.row(good, "JOB1"))
+	st.reply(array(bulk("state"), bulk("attempts"), bulk("payload")), "HKEYS emq:{q}:job:JOB1")
+	assert.Equal(t, int64(0), st.score(good.pending(), "JOB1"))
+
+	from := st.now()
+	require.Equal(t, claimed("JOB1", "work", 1), st.do(good.claim(30000)...))
+	assert.Equal(t, map[string]string{"state": "active", "attempts": "1", "payload": "work", "lease_epoch": run}, st.row(good, "JOB1"))
+	assert.GreaterOrEqual(t, st.score(good.active(), "JOB1"), from+30000)
+	assert.LessOrEqual(t, st.score(good.active(), "JOB1"), st.now()+30000)
+
+	from = st.now()
+	require.Equal(t, bulk("scheduled"), st.do(good.fail("JOB1", "1", 1500, 2, "first")...))
+	assert.Equal(t, map[string]string{"state": "scheduled", "attempts": "1", "payload": "work", "failures": "1", "last_error": "first"}, st.row(good, "JOB1"))
+	assert.GreaterOrEqual(t, st.score(good.schedule(), "JOB1"), from+1500)
+	assert.LessOrEqual(t, st.score(good.schedule(), "JOB1"), st.now()+1500)
+	assert.Empty(t, st.members(good.active()))
+
+	st.move(good, "JOB1", "scheduled", "pending")
+	require.Equal(t, claimed("JOB1", "work", 2), st.do(good.claim(30000)...))
+	require.Equal(t, bulk("dead"), st.do(good.fail("JOB1", "2", 1500, 2, "second")...))
+	assert.Equal(t, map[string]string{"state": "dead", "attempts": "2", "payload": "work", "failures": "2", "last_error": "second"}, st.row(good, "JOB1"))
+	assert.Equal(t, int64(0), st.score(good.dead(), "JOB1"))
+	st.reply(bulk("1"), "HGET emq:{q}:metrics:failed count")
+
+	st.move(good, "JOB1", "dead", "pending")
+	require.Equal(t, claimed("JOB1", "work", 3), st.do(good.claim(30000)...))
+	require.Equal(t, integer(1), st.do(good.complete("JOB1", "3")...))
+	assert.Empty(t, st.row(good, "JOB1"))
+	st.reply(bulk("1"), "HGET emq:{q}:metrics:completed count")
+	assert.Equal(t, union([]string{identity, good.completed(), good.failed()}, nil), union(st.keys(), nil))
+
+	require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "work")...), "the id is free again")
+	require.Equal(t, claimed("JOB1", "work", 1), st.do(good.claim(30000)...))
+}
+
+// Jobs leave in the order of their ids' bytes, which is the order in which they were minted; a lower score goes first.
+func TestClaimOrder(t *testing.T) {
+	st := open(t)
+	ids := []string{"JOB", "JOB\x00", "JOB\x00\x00", "JOB1", "JOB10", "JOB2", "JOBa", "JOB\x7f", "JOB\x80", "JOB\xff"}
+	for _, i := range []int{5, 0, 9, 3, 7, 1, 8, 2, 6, 4} {
+		require.Equal(t, integer(1), st.do(good.enqueue(ids[i], "x")...))
+	}
+	for _, id := range ids {
+		require.Equal(t, "1", st.take(good, id))
+	}
+	var minted []string
+	for range 50 {
+		id := newID()
+		minted = append(minted, id)
+		require.Equal(t, integer(1), st.do(good.enqueue(id, "x")...))
+	}
+	st.put(good, "JOBzz", "pending", "attempts", "0")
+	st.given("ZADD emq:{q}:pending -1 JOBzz")
+	require.Equal(t, "1", st.take(good, "JOBzz"))
+	for _, id := range minted {
+		require.Equal(t, "1", st.take(good, id))
+	}
+}
+
+// Who holds a job: the token fits and the lease was not given back. Each case is a store and a settling that is refused
+// or taken.
+func TestHolder(t *testing.T) {
+	s := witnessed(t)
+	tests := []struct {
+		name   string
+		state  string
+		fields []string
+		token  string
+		held   bool
+	}{
+		{"active", "active", []string{"attempts", "1", "lease_epoch", "e"}, "1", true},
+		{"active, leased by a script", "active", []string{"attempts", "1"}, "1", true},
+		{"active, another token", "active", []string{"attempts", "2", "lease_epoch", "e"}, "1", false},
+		{"active, the next token", "active", []string{"attempts", "1", "lease_epoch", "e"}, "2", false},
+		{"active, token 01", "active", []string{"attempts", "1"}, "01", false},
+		{"active, token with a blank", "active", []string{"attempts", "1"}, " 1", false},
+		{"active, token and NUL", "active", []string{"attempts", "1"}, "1\x00", false},
+		{"active, no token", "active", []string{"attempts", "1"}, "", false},
+		{"active, thirty nines", "active", []string{"attempts", "1"}, nines, false},
+		{"active, the largest token", "active", []string{"attempts", "9007199254740991"}, "9007199254740991", true},
+		{"active, the largest token but one", "active", []string{"attempts", "9007199254740990"}, "9007199254740990", true},
+		{"active, never claimed", "active", []string{"attempts", "0"}, "0", false},
+		{"lapsed", "pending", []string{"attempts", "3", "lease_epoch", "e"}, "3", true},
+		{"lapsed, stalled before", "pending", []string{"attempts", "3", "lease_epoch", "e", "stalled", "1"}, "3", true},
+		{"lapsed, an empty epoch", "pending", []string{"attempts", "3", "lease_epoch", ""}, "3", true},
+		{"lapsed, another token", "pending", []string{"attempts", "3", "lease_epoch", "e"}, "2", false},
+		{"pending, no epoch: given back and promoted", "pending", []string{"attempts", "3", "failures", "1"}, "3", false},
+		{"pending, never claimed", "pending", []string{"attempts", "0"}, "0", false},
+		{"pending, never claimed, with an epoch", "pending", []string{"attempts", "0", "lease_epoch", "e"}, "0", false},
+		{"scheduled", "scheduled", []string{"attempts", "1"}, "1", false},
+		{"scheduled, with an epoch", "scheduled", []string{"attempts", "1", "lease_epoch", "e"}, "1", false},
+		{"dead", "dead", []string{"attempts", "1"}, "1", false},
+		{"dead, with an epoch", "dead", []string{"attempts", "1", "lease_epoch", "e"}, "1", false},
+	}
+	for _, tt := range tests {
+		settle := map[string]struct {
+			args  []string
+			taken string
+			stale string
+		}{
+			"complete": {good.complete("JOB1", tt.token), integer(1), stale("complete")},
+			"fail":     {good.fail("JOB1", tt.token, 0, 9, "why"), bulk("scheduled"), stale("retry")},
+		}
+		for verb, c := range settle {
+			t.Run(tt.name+"/"+verb, func(t *testing.T) {
+				st := s.fresh(t)
+				st.put(good, "JOB1", tt.state, tt.fields...)
+				if tt.state == "active" && tt.fields[1] == "0" {
+					st.damaged("emq:{q}:job:JOB1: active with attempts 0")
+				}
+				if !tt.held {
+					st.quiet(c.stale, c.args...)
+					return
+				}
+				st.effects(c.taken, c.args...)
+			})
+		}
+	}
+}
+
+// A row that is broken has no holder, whatever token fits to the letter.
+func TestHolderOfABrokenRow(t *testing.T) {
+	s := witnessed(t)
+	tests := []struct {
+		name   string
+		fields []string
+		token  string
+		broken string
+	}{
+		{"attempts is a word", []string{"attempts", "abc"}, "abc", `emq:{q}:job:JOB1: attempts "abc"`},
+		{"attempts with a zero before", []string{"attempts", "05"}, "05", `emq:{q}:job:JOB1: attempts "05"`},
+		{"attempts negative", []string{"attempts", "-1"}, "-1", `emq:{q}:job:JOB1: attempts "-1"`},
+		{"attempts empty", []string{"attempts", ""}, "", `emq:{q}:job:JOB1: attempts ""`},
+		{"no attempts", []string{"payload", "x"}, "", `emq:{q}:job:JOB1: attempts ""`},
+		{"attempts a fraction", []string{"attempts", "1.0"}, "1.0", `emq:{q}:job:JOB1: attempts "1.0"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			st := s.fresh(t)
+			st.put(good, "JOB1", "active", tt.fields...)
+			st.damaged(tt.broken)
+			st.quiet(stale("complete"), good.complete("JOB1", tt.token)...)
+			st.quiet(stale("retry"), good.fail("JOB1", tt.token, 0, 9, "why")...)
+		})
+	}
+	t.Run("no state", func(t *testing.T) {
+		st := s.fresh(t)
+		st.put(good, "JOB1", "active", "attempts", "1")
+		st.given("HDEL emq:{q}:job:JOB1 state")
+		st.damaged(`emq:{q}:job:JOB1: state ""`)
+		st.quiet(stale("complete"), good.complete("JOB1", "1")...)
+		st.quiet(stale("retry"), good.fail("JOB1", "1", 0, 9, "why")...)
+	})
+}
+
+// Settling twice, in every order, also after the retry was promoted: the second is refused while nobody claimed the job
+// again, and after that too.
+func TestSettlingTwice(t *testing.T) {
+	s := witnessed(t)
+	hold := func(t *testing.T) *store {
+		st := s.fresh(t)
+		require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
+		require.Equal(t, "1", st.take(good, "JOB1"))
+		return st
+	}
+	second := func(st *store) {
+		st.quiet(stale("complete"), good.complete("JOB1", "1")...)
+		st.quiet(stale("retry"), good.fail("JOB1", "1", 0, 9, "again")...)
+	}
+	t.Run("after a retry", func(t *testing.T) {
+		st := hold(t)
+		require.Equal(t, bulk("scheduled"), st.do(good.fail("JOB1", "1", 0, 9, "why")...))
+		second(st)
+		st.move(good, "JOB1", "scheduled", "pending")
+		second(st)
+		require.Equal(t, "2", st.take(good, "JOB1"))
+		second(st)
+		require.Equal(t, integer(1), st.do(good.complete("JOB1", "2")...))
+	})
+	t.Run("after death", func(t *testing.T) {
+		st := hold(t)
+		require.Equal(t, bulk("dead"), st.do(good.fail("JOB1", "1", 0, 1, "why")...))
+		second(st)
+		st.move(good, "JOB1", "dead", "pending")
+		second(st)
+	})
+	t.Run("after completion", func(t *testing.T) {
+		st := hold(t)
+		require.Equal(t, integer(1), st.do(good.complete("JOB1", "1")...))
+		st.quiet(integer(0), good.complete("JOB1", "1")...)
+		st.quiet(gone, good.fail("JOB1", "1", 0, 9, "why")...)
+	})
+	t.Run("after a lapse", func(t *testing.T) {
+		st := hold(t)
+		st.move(good, "JOB1", "active", "pending")
+		require.Equal(t, bulk("scheduled"), st.do(good.fail("JOB1", "1", 0, 9, "late")...), "nobody claimed it meanwhile")
+		second(st)
+	})
+	t.Run("after a lapse and another claim", func(t *testing.T) {
+		st := hold(t)
+		st.move(good, "JOB1", "active", "pending")
+		require.Equal(t, "2", st.take(good, "JOB1"))
+		second(st)
+		require.Equal(t, integer(1), st.do(good.complete("JOB1", "2")...))
+	})
+}
+
+// Lane and flow rows are handed out, and settled by the scripts only; the token is not looked at.
+func TestScriptRows(t *testing.T) {
+	s := witnessed(t)
+	for _, field := range []string{"group", "parent"} {
+		for _, content := range []string{"g", ""} {
+			for _, state := range []string{"active", "pending", "scheduled", "dead"} {
+				for _, token := range []string{"1", "7", ""} {
+					t.Run(field+" "+strconv.Quote(content)+"/"+state+"/token "+token, func(t *testing.T) {
+						st := s.fresh(t)
+						st.put(good, "JOB1", state, "attempts", "1", "lease_epoch", "e", field, content)
+						st.refused("EMQSCRIPT ", good.complete("JOB1", token)...)
+						st.refused("EMQSCRIPT ", good.fail("JOB1", token, 0, 9, "why")...)
+					})
+				}
+			}
+		}
+		t.Run(field+"/claim", func(t *testing.T) {
+			st := s.fresh(t)
+			st.put(good, "JOB1", "pending", "attempts", "0", field, "g", field+"_policy", "p")
+			require.Equal(t, "1", st.take(good, "JOB1"))
+			row := st.row(good, "JOB1")
+			require.Equal(t, "g", row[field])
+			require.Equal(t, "p", row[field+"_policy"])
+		})
+	}
+}
+
+// FAIL gives the lease back and counts failures, which are no number when they are not canonical.
+func TestFailures(t *testing.T) {
+	s := start(t, withModule())
+	tests := []struct {
+		failures string
+		limit    int64
+		want     string
+		counted  string
+	}{
+		{"-", 2, "scheduled", "1"},
+		{"-", 1, "dead", "1"},
+		{"0", 2, "scheduled", "1"},
+		{"1", 2, "dead", "2"},
+		{"1", 3, "scheduled", "2"},
+		{"5", 3, "dead", "6"},
+		{"abc", 2, "scheduled", "1"},
+		{"05", 2, "scheduled", "1"},
+		{"-3", 2, "scheduled", "1"},
+		{"1.0", 2, "scheduled", "1"},
+		{"", 2, "scheduled", "1"},
+		{"2147483646", maxInt31, "dead", "2147483647"},
+		{"2147483645", maxInt31, "scheduled", "2147483646"},
+		{"9007199254740990", maxInt31, "dead", "9007199254740991"},
+		{"9007199254740991", 2, "scheduled", "1"},
+		{nines, 2, "scheduled", "1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.failures+" of "+strconv.FormatInt(tt.limit, 10), func(t *testing.T) {
+			st := s.fresh(t)
+			st.put(good, "JOB1", "active", "attempts", "4", "lease_epoch", "e", "stalled", "2", "last_error", "old")
+			if tt.failures != "-" {
+				require.Equal(t, integer(1), st.do("HSET", good.row("JOB1"), "failures", tt.failures))
+			}
+			require.Equal(t, bulk(tt.want), st.do(good.fail("JOB1", "4", 0, tt.limit, "new")...))
+			require.Equal(t, map[string]string{
+				"state": tt.want, "attempts": "4", "payload": "x", "failures": tt.counted, "last_error": "new",
+			}, st.row(good, "JOB1"))
+		})
+	}
+}
+
+// Claims that ended in a lost lease do not count as failures.
+func TestLostLeasesAreNotFailures(t *testing.T) {
+	st := open(t)
+	require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
+	for range 5 {
+		st.take(good, "JOB1")
+		st.move(good, "JOB1", "active", "pending")
+	}
+	require.Equal(t, "6", st.take(good, "JOB1"))
+	require.Equal(t, bulk("scheduled"), st.do(good.fail("JOB1", "6", 0, 2, "why")...))
+	require.Equal(t, "1", st.row(good, "JOB1")["failures"])
+}
+
+func TestErrorsAreBytes(t *testing.T) {
+	s := start(t, withModule())
+	for what, reason := range map[string]string{"empty": "", "every byte": allBytes, "long": strings.Repeat("e", 1<<20)} {
+		t.Run(what, func(t *testing.T) {
+			st := s.fresh(t)
+			st.put(good, "JOB1", "active", "attempts", "1")
+			require.Equal(t, bulk("dead"), st.do(good.fail("JOB1", "1", 0, 1, reason)...))
+			require.Equal(t, reason, st.row(good, "JOB1")["last_error"])
+		})
+	}
+}
+
+// A dead set or schedule that already has the id, a hand's mistake, does not hinder the holder.
+func TestEntriesInOtherSets(t *testing.T) {
+	s := start(t, withModule())
+	for _, set := range []string{"schedule", "dead"} {
+		t.Run(set, func(t *testing.T) {
+			st := s.fresh(t)
+			st.put(good, "JOB1", "active", "attempts", "1")
+			st.given("ZADD " + good.set(set) + " 5 JOB1")
+			want := map[string]string{"schedule": "scheduled", "dead": "dead"}[set]
+			limit := map[string]int64{"schedule": 9, "dead": 1}[set]
+			require.Equal(t, bulk(want), st.do(good.fail("JOB1", "1", 1000, limit, "why")...))
+			require.Equal(t, []string{"JOB1"}, st.members(good.set(set)))
+		})
+	}
+}
