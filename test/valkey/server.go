@@ -119,6 +119,7 @@ func (s *Server) start(o Options) error {
 		"--logfile", logPath,
 		"--save", "",
 		"--appendonly", "no",
+		"--repl-diskless-sync-delay", "0",
 		"--enable-debug-command", "yes",
 		"--enable-module-command", "yes",
 	}

@@ -1,0 +1,188 @@
+package test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// described is what a client can learn about a verb before it uses it.
+type described struct {
+	request  []string
+	arity    int64
+	keys     []string // in the order of the request
+	argNames []string
+	flags    []string // beside those that every verb has
+}
+
+var catalogue = map[string]described{
+	"emq.enqueue": {
+		request: good.enqueue("JOB1", "x"), arity: 6, keys: []string{good.row("JOB1"), good.pending()},
+		argNames: []string{"numkeys", "row", "pending", "id", "payload"}, flags: []string{"denyoom"},
+	},
+	"emq.claim": {
+		request: good.claim(1000), arity: 6, keys: []string{good.pending(), good.active()},
+		argNames: []string{"numkeys", "pending", "active", "rowprefix", "lease_ms"},
+	},
+	"emq.complete": {
+		request: good.complete("JOB1", "1"), arity: 7, keys: []string{good.active(), good.row("JOB1")},
+		argNames: []string{"numkeys", "active", "row", "id", "token", "base"},
+	},
+	"emq.fail": {
+		request: good.fail("JOB1", "1", 0, 1, "why"), arity: 12, keys: []string{good.active(), good.schedule(), good.dead(), good.row("JOB1")},
+		argNames: []string{"numkeys", "active", "schedule", "dead", "row", "id", "token", "delay_ms", "max", "error", "base"},
+	},
+}
+
+// texts reads a reply that is a list of strings.
+func texts(v any) []string {
+	var list []string
+	for _, e := range v.([]any) {
+		list = append(list, e.(string))
+	}
+	return list
+}
+
+// fields reads a reply of names and values.
+func fields(v any) map[string]any {
+	m := map[string]any{}
+	list := v.([]any)
+	for i := 0; i+1 < len(list); i += 2 {
+		m[list[i].(string)] = list[i+1]
+	}
+	return m
+}
+
+func TestCommandInfo(t *testing.T) {
+	st := open(t)
+	for verb, d := range catalogue {
+		t.Run(verb, func(t *testing.T) {
+			info := value(st.do("COMMAND", "INFO", verb)).([]any)[0].([]any)
+			assert.True(t, strings.EqualFold(verb, info[0].(string)))
+			assert.Equal(t, d.arity, info[1])
+			flags := texts(info[2])
+			assert.Contains(t, flags, "write")
+			assert.Contains(t, flags, "module")
+			assert.Contains(t, flags, "movablekeys")
+			assert.Equal(t, slices.Contains(d.flags, "denyoom"), slices.Contains(flags, "denyoom"), "denyoom")
+			for _, f := range []string{"readonly", "admin", "noscript", "blocking", "loading", "stale", "no_multi", "pubsub"} {
+				assert.NotContains(t, flags, f)
+			}
+			categories := texts(info[6])
+			assert.Contains(t, categories, "@emq")
+			assert.Contains(t, categories, "@write")
+			assert.Equal(t, slices.Contains(flags, "fast"), slices.Contains(categories, "@fast"))
+			assert.NotEqual(t, slices.Contains(categories, "@fast"), slices.Contains(categories, "@slow"), "one of the two")
+			specs := info[8].([]any)
+			require.NotEmpty(t, specs)
+			for _, spec := range specs {
+				access := texts(fields(spec)["flags"])
+				assert.Len(t, intersect(access, []string{"RO", "RW", "OW", "RM"}), 1, "%v", access)
+				assert.NotContains(t, access, "RO", "a verb that writes asks for the right to write")
+				assert.NotContains(t, access, "incomplete")
+			}
+		})
+	}
+	assert.Nil(t, value(st.do("COMMAND", "INFO", "emq.nosuch")).([]any)[0])
+}
+
+func intersect(a, b []string) []string {
+	var both []string
+	for _, x := range a {
+		if slices.Contains(b, x) {
+			both = append(both, x)
+		}
+	}
+	return both
+}
+
+func TestCommandDocs(t *testing.T) {
+	st := open(t)
+	for verb, d := range catalogue {
+		t.Run(verb, func(t *testing.T) {
+			reply := value(st.do("COMMAND", "DOCS", verb)).([]any)
+			require.Len(t, reply, 2)
+			docs := fields(reply[1])
+			assert.NotEmpty(t, docs["summary"])
+			assert.NotEmpty(t, docs["complexity"])
+			assert.NotEmpty(t, docs["since"])
+			assert.Equal(t, "module", docs["group"])
+			assert.Equal(t, "emq", docs["module"])
+			var names []string
+			for _, a := range docs["arguments"].([]any) {
+				names = append(names, fields(a)["name"].(string))
+			}
+			assert.Equal(t, d.argNames, names)
+		})
+	}
+}
+
+func TestCommandGetKeys(t *testing.T) {
+	st := open(t)
+	for verb, d := range catalogue {
+		t.Run(verb, func(t *testing.T) {
+			assert.Equal(t, d.keys, texts(value(st.do(append([]string{"COMMAND", "GETKEYS"}, d.request...)...))))
+			var names []string
+			for _, pair := range value(st.do(append([]string{"COMMAND", "GETKEYSANDFLAGS"}, d.request...)...)).([]any) {
+				key := pair.([]any)
+				names = append(names, key[0].(string))
+				access := texts(key[1])
+				assert.Len(t, intersect(access, []string{"RO", "RW", "OW", "RM"}), 1, "%v", access)
+				assert.NotContains(t, access, "RO")
+			}
+			assert.Equal(t, d.keys, names)
+			// The keys stand where they stand: a wrong count cannot hide one from the ACL.
+			for _, count := range []string{"0", "1", "02", "+2", "x", "", "99", "-1", nines} {
+				request := append([]string{"COMMAND", "GETKEYS"}, with(d.request, 1, count)...)
+				assert.Equal(t, d.keys, texts(value(st.do(request...))), "numkeys %q", count)
+			}
+		})
+	}
+}
+
+func TestCommandList(t *testing.T) {
+	st := open(t)
+	var want []string
+	for verb := range catalogue {
+		want = append(want, verb)
+	}
+	var got []string
+	for _, name := range texts(value(st.do("COMMAND", "LIST", "FILTERBY", "ACLCAT", "emq"))) {
+		got = append(got, strings.ToLower(name))
+	}
+	assert.Subset(t, got, want)
+	for _, name := range got {
+		assert.True(t, strings.HasPrefix(name, "emq."), name)
+	}
+	assert.ElementsMatch(t, got, lower(texts(value(st.do("COMMAND", "LIST", "FILTERBY", "MODULE", "emq")))))
+	assert.Contains(t, st.do("ACL", "CAT"), "emq")
+}
+
+func lower(list []string) []string {
+	for i := range list {
+		list[i] = strings.ToLower(list[i])
+	}
+	return list
+}
+
+// The first word of a refusal is its class, and the server counts refusals by it.
+func TestErrorStats(t *testing.T) {
+	s := start(t, withModule())
+	st := s.fresh(t)
+	st.put(good, "JOB1", "active", "attempts", "1")
+	st.put(good, "JOB2", "active", "attempts", "1", "group", "g")
+	st.refusal("EMQKIND ", good.enqueue("XYZ", "x")...)
+	st.refusal("EMQKEY ", with(good.enqueue("JOB1", "x"), 3, "other")...)
+	st.refusal("EMQSTALE ", good.complete("JOB1", "9")...)
+	st.refusal("EMQSCRIPT ", good.complete("JOB2", "1")...)
+	st.refusal("ERR ", good.claim(0)...)
+	st.given("SET {emq}:version echomq:4.0.0")
+	st.refusal("EMQFENCE ", good.claim(1)...)
+	for _, class := range []string{"EMQKIND", "EMQKEY", "EMQSTALE", "EMQSCRIPT", "ERR", "EMQFENCE"} {
+		assert.Equal(t, "count=1", st.info("errorstat_"+class), class)
+	}
+	st.given("SET {emq}:version " + wire6)
+}

@@ -1,0 +1,172 @@
+package test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A command can come from where no user is: out of an append-only file, over the primary's link, from another module's
+// timer. Each of these must be unrestricted, and none may bring the server down.
+
+// Every request of a life and one of each refusal, on a store without an identity.
+func userless() [][]string {
+	return [][]string{
+		good.claim(1000), good.complete("JOB1", "1"), good.fail("JOB1", "1", 0, 1, "why"),
+		good.enqueue("JOB1", "x"), good.enqueue("JOB1", "x"), good.enqueue("XYZ", "x"), with(good.enqueue("JOB1", "x"), 1, "02"),
+		good.claim(30000), good.complete("JOB1", "7"), good.fail("JOB1", "1", 1000, 1, "why"),
+		good.enqueue("JOB2", "y"), good.enqueue("JOB3", "z"), good.claim(30000), good.complete("JOB2", "1"),
+	}
+}
+
+// afterUserless asserts the store that these requests lead to.
+func afterUserless(st *store) {
+	st.t.Helper()
+	st.reply(bulk(wire6), "GET {emq}:version")
+	require.Equal(st.t, []string{"JOB1"}, st.members(good.dead()))
+	require.Equal(st.t, []string{"JOB3"}, st.members(good.pending()))
+	require.Empty(st.t, st.row(good, "JOB2"))
+	st.reply(bulk("1"), "HGET emq:{q}:metrics:completed count")
+	st.reply(bulk("1"), "HGET emq:{q}:metrics:failed count")
+}
+
+// A verb never enters an append-only file, but a file may be written by hand.
+func TestVerbsInAnAppendOnlyFile(t *testing.T) {
+	for _, unit := range []bool{false, true} {
+		t.Run(fmt.Sprintf("in a transaction %v", unit), func(t *testing.T) {
+			dir, err := os.MkdirTemp("", "emq")
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			aof := filepath.Join(dir, "appendonlydir")
+			require.NoError(t, os.Mkdir(aof, 0o755))
+			commands := userless()
+			if unit {
+				commands = append(append([][]string{{"MULTI"}}, commands...), []string{"EXEC"})
+			}
+			text := encode([]string{"SELECT", "0"}) + encode(commands...)
+			require.NoError(t, os.WriteFile(filepath.Join(aof, "appendonly.aof.1.incr.aof"), []byte(text), 0o644))
+			require.NoError(t, os.WriteFile(filepath.Join(aof, "appendonly.aof.manifest"), []byte("file appendonly.aof.1.incr.aof seq 1 type i\n"), 0o644))
+
+			o := withModule("--appendonly", "yes")
+			o.Dir = dir
+			s := start(t, o)
+			st := s.attach(t)
+			afterUserless(st)
+			require.Equal(t, claimed("JOB3", "z", 1), st.do(good.claim(1000)...))
+		})
+	}
+}
+
+// A primary that sends verbs instead of effects, which no primary does: the replica refuses them and follows the rest.
+func TestVerbsOverThePrimarysLink(t *testing.T) {
+	for _, readOnly := range []string{"yes", "no"} {
+		t.Run("replica-read-only "+readOnly, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = l.Close() })
+			stream := encode([]string{"SELECT", "0"}, []string{"SET", "before", "1"}) + encode(userless()...) +
+				encode([]string{"MULTI"}, good.enqueue("JOB9", "x"), []string{"EXEC"}) + encode([]string{"SET", "after", "1"})
+			go playPrimary(l, stream)
+
+			host, port, _ := strings.Cut(l.Addr().String(), ":")
+			s := start(t, withModule("--replicaof", host+" "+port, "--replica-read-only", readOnly))
+			st := s.attach(t)
+			waitFor(t, "the end of the stream", func() bool { return st.do("EXISTS", "after") == integer(1) })
+			require.ElementsMatch(t, []string{"before", "after"}, st.keys(), "the verbs changed nothing")
+			require.NotEmpty(t, st.info("errorstat_READONLY"))
+			st.given("REPLICAOF NO ONE")
+			require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
+		})
+	}
+}
+
+// playPrimary answers one replica's handshake, sends it an empty snapshot and then a stream of commands.
+func playPrimary(l net.Listener, stream string) {
+	c, err := l.Accept()
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	// An empty database of format 11, its checksum switched off.
+	const snapshot = "REDIS0011\xff\x00\x00\x00\x00\x00\x00\x00\x00"
+	for r := bufio.NewReader(c); ; {
+		args, err := readCommand(r)
+		if err != nil {
+			return
+		}
+		switch strings.ToUpper(args[0]) {
+		case "PING":
+			_, err = io.WriteString(c, "+PONG\r\n")
+		case "REPLCONF":
+			if strings.EqualFold(args[1], "ACK") {
+				continue
+			}
+			_, err = io.WriteString(c, "+OK\r\n")
+		case "PSYNC":
+			_, err = fmt.Fprintf(c, "+FULLRESYNC %s 0\r\n$%d\r\n%s%s", strings.Repeat("a", 40), len(snapshot), snapshot, stream)
+		default:
+			_, err = io.WriteString(c, "-ERR what?\r\n")
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Another module's timer.
+func TestVerbsFromAnotherModulesTimer(t *testing.T) {
+	other := filepath.Join(t.TempDir(), "usermod.so")
+	out, err := exec.Command("gcc", "-std=c11", "-Wall", "-Wextra", "-O1", "-shared", "-fPIC", "-o", other, "testdata/usermod/usermod.c").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Empty(t, string(out))
+	require.NoError(t, os.Chmod(other, 0o755))
+	s := witnessed(t)
+	require.Equal(t, "+OK\r\n", s.dial(t).do("MODULE", "LOAD", other))
+
+	later := func(st *store, args []string) string {
+		st.given("DEL usermod:reply")
+		require.Equal(st.t, "+OK\r\n", st.do(append([]string{"USERMOD.LATER", "usermod:reply"}, args...)...))
+		waitFor(st.t, "the timer", func() bool { return st.do("EXISTS", "usermod:reply") == integer(1) })
+		reply := value(st.do("GET", "usermod:reply")).(string)
+		st.given("DEL usermod:reply")
+		return reply
+	}
+	t.Run("a life", func(t *testing.T) {
+		st := s.bare(t)
+		for _, args := range userless() {
+			later(st, args)
+		}
+		afterUserless(st)
+	})
+	t.Run("replies", func(t *testing.T) {
+		st := s.bare(t)
+		require.Equal(t, integer(1), later(st, good.enqueue("JOB1", "x")))
+		st.reply(bulk(wire6), "GET {emq}:version")
+		require.Equal(t, integer(0), later(st, good.enqueue("JOB1", "x")))
+		require.Equal(t, claimed("JOB1", "x", 1), later(st, good.claim(1000)))
+		require.Equal(t, stale("complete"), later(st, good.complete("JOB1", "9")))
+		require.Equal(t, bulk("scheduled"), later(st, good.fail("JOB1", "1", 1000, 9, "why")))
+		require.Equal(t, gone, later(st, good.fail("JOB2", "1", 1000, 9, "why")))
+	})
+	t.Run("another identity", func(t *testing.T) {
+		st := s.bare(t)
+		st.given("SET {emq}:version echomq:4.0.0")
+		require.Contains(t, later(st, good.enqueue("JOB1", "x")), "-EMQFENCE ")
+	})
+	t.Run("effects", func(t *testing.T) {
+		st := s.bare(t)
+		o := st.observe(func() { require.Equal(t, integer(1), later(st, good.enqueue("JOB1", "x"))) })
+		require.NotContains(t, strings.Join(o.stream, "\n"), "EMQ.")
+		require.Contains(t, o.stream, "SET {emq}:version echomq:6.0.0 NX")
+		require.Contains(t, o.stream, rowPending)
+		require.Contains(t, o.stream, addPending)
+	})
+}

@@ -1,0 +1,77 @@
+// Package parity asks one question: does it matter which executor a client has? It does the same to a store of each,
+// the scripts' of wire 4 and the native verbs' of wire 6: on the ordinary path nothing may tell them apart, and each
+// edge where they differ by design has a test that shows both sides.
+package parity
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"emq/test/scripted"
+	"emq/test/store"
+	"emq/test/wire"
+)
+
+// side is one of the two stores with the executor that speaks its wire.
+type side struct {
+	*wire.Conn
+	verbs    scripted.Connection // runs a verb, written as the native one
+	db       int
+	identity string
+}
+
+// do runs a verb by the side's executor, and a plain command as it is.
+func (s *side) do(args ...string) string {
+	if strings.HasPrefix(args[0], "EMQ.") {
+		return s.verbs.Do(args...)
+	}
+	return s.Do(args...)
+}
+
+// pair are the two stores: two databases of one server, so that they have one clock.
+type pair struct {
+	t                *testing.T
+	native, scripted *side
+	reader           *wire.Conn
+}
+
+func open(t *testing.T) *pair {
+	t.Helper()
+	s := store.Serve(t)
+	p := &pair{
+		t:        t,
+		native:   &side{Conn: wire.Dial(t, s.Socket), db: 0, identity: wire.Wire6},
+		scripted: &side{Conn: wire.Dial(t, s.Socket), db: 1, identity: wire.Wire4},
+		reader:   wire.Dial(t, s.Socket),
+	}
+	p.scripted.Must("SELECT 1")
+	p.native.verbs = p.native
+	return p
+}
+
+// reset empties both stores and has each executor's wire claimed.
+func (p *pair) reset() {
+	p.t.Helper()
+	p.reader.Must("FLUSHALL", "SET {emq}:version "+wire.Wire6)
+	e, err := scripted.Open(p.scripted)
+	require.NoError(p.t, err)
+	p.scripted.verbs = e
+}
+
+// both does the same to both stores.
+func (p *pair) both(args ...string) (native, scripted string) {
+	p.t.Helper()
+	return p.native.do(args...), p.scripted.do(args...)
+}
+
+// given prepares both stores; no command may fail.
+func (p *pair) given(lines ...string) {
+	p.t.Helper()
+	for _, line := range lines {
+		native, scripted := p.both(wire.Words(line)...)
+		require.False(p.t, wire.IsError(native), "%s: %q", line, native)
+		require.False(p.t, wire.IsError(scripted), "%s: %q", line, scripted)
+	}
+}

@@ -1,0 +1,227 @@
+package test
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"emq/test/valkey"
+)
+
+// follow starts a replica without the module, which must be able to execute all that it is sent, and waits until it is
+// in step.
+func follow(t *testing.T, s *server, args ...string) *server {
+	t.Helper()
+	host, port, _ := strings.Cut(s.Addr(), ":")
+	r := start(t, withoutModule(append([]string{
+		"--replicaof", host + " " + port, "--propagation-error-behavior", "panic",
+	}, args...)...))
+	c := r.attachPlain(t)
+	waitFor(t, "the replica's link", func() bool { return c.info("master_link_status") == "up" })
+	return r
+}
+
+// attachPlain is attach without the check at the end: the server it belongs to is looked at elsewhere.
+func (s *server) attachPlain(t *testing.T) *store {
+	t.Helper()
+	return &store{conn: s.dial(t), t: t, s: s, tokens: tokens{}}
+}
+
+// inStep waits until all replicas have what this connection wrote.
+func (st *store) inStep(replicas string) {
+	st.t.Helper()
+	st.given("SET in-step x") // so that the connection has something to wait for
+	require.Equal(st.t, ":"+replicas+"\r\n", st.do("WAIT", replicas, "0"))
+	st.given("DEL in-step")
+	require.Equal(st.t, ":"+replicas+"\r\n", st.do("WAIT", replicas, "0"))
+}
+
+// A replica that knows nothing of the module follows a load of every kind, also one with broken data, and holds the
+// same data in the end. It executes what it is sent, or panics.
+func TestReplicaWithoutTheModuleFollows(t *testing.T) {
+	s := start(t, withModule())
+	st := s.attachPlain(t)
+	m := mix(t, true)
+	m.load(st, 2000)
+	replica := follow(t, s)
+	m.load(st, 15_000)
+	st.inStep("1")
+	r := replica.attachPlain(t)
+	require.NotEqual(t, "+"+strings.Repeat("0", 40)+"\r\n", st.digest())
+	require.Equal(t, st.digest(), r.digest())
+	require.Equal(t, st.info("master_repl_offset"), r.info("master_repl_offset"))
+	require.Equal(t, "", r.info("errorstat_ERR"))
+	require.Equal(t, empty, r.do("MODULE", "LIST"))
+}
+
+// A replica that has the module follows too, and does not decide anything itself.
+func TestReplicaWithTheModuleFollows(t *testing.T) {
+	s := start(t, withModule())
+	st := s.attachPlain(t)
+	host, port, _ := strings.Cut(s.Addr(), ":")
+	replica := start(t, withModule("--replicaof", host+" "+port, "--propagation-error-behavior", "panic"))
+	r := replica.attachPlain(t)
+	waitFor(t, "the replica's link", func() bool { return r.info("master_link_status") == "up" })
+	mix(t, true).load(st, 5000)
+	st.inStep("1")
+	require.Equal(t, st.digest(), r.digest())
+
+	// Promoted, it goes on where the primary was: the leases and tokens are its own now.
+	require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
+	require.Equal(t, "1", st.take(good, "JOB1"))
+	st.inStep("1")
+	r.given("REPLICAOF NO ONE")
+	require.Equal(t, stale("complete"), r.do(good.complete("JOB1", "2")...))
+	require.Equal(t, integer(1), r.do(good.complete("JOB1", "1")...))
+}
+
+// On a replica, also on a writable one, every verb answers READONLY and leaves no trace.
+func TestOnReplica(t *testing.T) {
+	s := start(t, withModule())
+	st := s.fresh(t)
+	host, port, _ := strings.Cut(s.Addr(), ":")
+	for _, readOnly := range []string{"yes", "no"} {
+		t.Run("replica-read-only "+readOnly, func(t *testing.T) {
+			replica := start(t, withModule("--replicaof", host+" "+port, "--replica-read-only", readOnly))
+			r := replica.attachPlain(t)
+			waitFor(t, "the replica's link", func() bool { return r.info("master_link_status") == "up" })
+			st.put(good, "JOB1", "active", "attempts", "1")
+			st.put(good, "JOB2", "pending", "attempts", "0")
+			st.inStep("1")
+			before := r.digest()
+			for verb, args := range verbsOn(good) {
+				require.Equal(t, "-READONLY You can't write against a read only replica.\r\n", r.do(args...), verb)
+				reply := r.do(append([]string{"EVAL", "return redis.call(unpack(ARGV))", "0"}, args...)...)
+				require.True(t, strings.HasPrefix(reply, "-READONLY "), "%s from a script: %q", verb, reply)
+			}
+			require.Equal(t, before, r.digest())
+			st.given("DEL emq:{q}:job:JOB1 emq:{q}:job:JOB2 emq:{q}:active emq:{q}:pending")
+		})
+	}
+}
+
+// One command is one unit for whoever reads the append-only file or the stream: no verb, no half, absolute values.
+func TestAppendOnlyFile(t *testing.T) {
+	s := start(t, withModule("--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble", "no"))
+	st := s.bare(t)
+	commands := appended(t, s.Dir)
+	st.life("q", "JOB1", "payload")
+	mix(t, true).load(st, 3000)
+	st.given("FLUSHALL")
+	all := appended(t, s.Dir)
+	require.Greater(t, len(all), len(commands)+1000)
+	open := false
+	for _, args := range all[len(commands):] {
+		name := strings.ToUpper(args[0])
+		require.NotContains(t, name, "EMQ.")
+		require.Contains(t, []string{"SELECT", "MULTI", "EXEC", "HSET", "HDEL", "ZADD", "ZREM", "DEL", "HINCRBY", "SET", "ZPOPMIN", "FLUSHALL"}, name)
+		switch name {
+		case "MULTI":
+			require.False(t, open)
+			open = true
+		case "EXEC":
+			require.True(t, open)
+			open = false
+		}
+	}
+	require.False(t, open)
+}
+
+// appended reads the commands of a server's append-only file.
+func appended(t *testing.T, dir string) [][]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "appendonlydir", "*.incr.aof"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	f, err := os.Open(files[0])
+	require.NoError(t, err)
+	defer f.Close()
+	var commands [][]string
+	for r := bufio.NewReader(f); ; {
+		if _, err := r.Peek(1); err != nil {
+			return commands
+		}
+		if annotation, err := r.Peek(1); err == nil && annotation[0] == '#' {
+			_, err := r.ReadString('\n')
+			require.NoError(t, err)
+			continue
+		}
+		args, err := readCommand(r)
+		require.NoError(t, err)
+		commands = append(commands, args)
+	}
+}
+
+// What was written comes back, from the append-only file and from the snapshot, with the module and without it, after
+// an orderly stop and after a crash.
+func TestDataComesBack(t *testing.T) {
+	persistence := map[string][]string{
+		"append-only file":               {"--appendonly", "yes", "--appendfsync", "always"},
+		"append-only file, all commands": {"--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble", "no"},
+		"snapshot":                       {"--save", "100000 1"},
+	}
+	for kind, settings := range persistence {
+		for _, end := range []string{"stop", "kill"} {
+			if kind == "snapshot" && end == "kill" {
+				continue // a snapshot that was not taken cannot come back
+			}
+			t.Run(kind+"/"+end, func(t *testing.T) {
+				dir, err := os.MkdirTemp("", "emq")
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = os.RemoveAll(dir) })
+
+				first, err := valkey.Start(valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: settings, Dir: dir})
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = first.Kill() })
+				st := (&server{Server: first}).attachPlain(t)
+				require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
+				require.Equal(t, claimed("JOB1", "x", 1), st.do(good.claim(maxTime)...))
+				mix(t, true).load(st, 4000)
+				if kind == "append-only file" {
+					st.given("BGREWRITEAOF")
+					waitFor(t, "the rewrite", func() bool {
+						return st.info("aof_rewrite_in_progress") == "0" && st.info("aof_rewrite_scheduled") == "0"
+					})
+					mix(t, true).load(st, 1000)
+				}
+				want := st.digest()
+				require.NotEqual(t, "+"+strings.Repeat("0", 40)+"\r\n", want)
+				if end == "stop" {
+					require.NoError(t, first.Stop())
+				} else {
+					require.NoError(t, first.Kill())
+				}
+
+				for _, o := range []valkey.Options{withoutModule(settings...), withModule(settings...), withoutModule(settings...)} {
+					o.Dir = dir
+					again, err := valkey.Start(o)
+					require.NoError(t, err)
+					t.Cleanup(func() { _ = again.Kill() })
+					st := (&server{Server: again}).attachPlain(t)
+					require.Equal(t, want, st.digest())
+					if o.Module != "" { // and a lease from before the stop can be settled
+						require.Equal(t, integer(1), st.do(good.complete("JOB1", "1")...))
+						want = st.digest()
+					}
+					require.NoError(t, again.Stop())
+				}
+			})
+		}
+	}
+}
+
+// DEBUG RELOAD and DEBUG LOADAOF lead to the same store.
+func TestReload(t *testing.T) {
+	s := start(t, withModule("--appendonly", "yes"))
+	st := s.attachPlain(t)
+	mix(t, false).load(st, 3000)
+	want := st.digest()
+	for _, line := range []string{"DEBUG RELOAD", "DEBUG LOADAOF"} {
+		st.reply("+OK\r\n", line)
+		require.Equal(t, want, st.digest(), line)
+	}
+}

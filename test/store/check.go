@@ -1,0 +1,127 @@
+package store
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"emq/test/wire"
+)
+
+// number is a count or a token in its only spelling.
+var number = regexp.MustCompile(`^(0|[1-9][0-9]{0,18})$`)
+
+// Check returns what is wrong with a keyspace that only speakers of the given identity wrote, one line each, sorted:
+// each row is in exactly one set, the one that its state names; no set has an entry without a row; scores, tokens and
+// counters are what they should be; no row is without the identity beside it.
+func (k Keyspace) Check(identity string) []string {
+	c := checker{keys: k, identity: identity}
+	queues := map[wire.Queue]bool{}
+	for key := range k {
+		if q, _, ok := wire.Split(key); ok {
+			queues[q] = true
+		}
+	}
+	for q := range queues {
+		c.queue(q)
+	}
+	slices.Sort(c.found)
+	return c.found
+}
+
+type checker struct {
+	keys     Keyspace
+	identity string
+	found    []string
+}
+
+func (c *checker) note(key, format string, args ...any) {
+	c.found = append(c.found, wire.Show(key)+": "+fmt.Sprintf(format, args...))
+}
+
+func (c *checker) queue(q wire.Queue) {
+	holds := map[string][]string{} // id → the sets that hold it
+	for _, name := range slices.Sorted(maps.Values(wire.SetOf)) {
+		key := q.Base() + name
+		set, ok := c.keys[key].(ZSet)
+		if !ok {
+			c.absent(key)
+		}
+		for id, score := range set {
+			holds[id] = append(holds[id], name)
+			if _, ok := c.keys[q.Row(id)].(Hash); !ok {
+				c.note(key, "%s has no row", wire.Show(id))
+			}
+			timed := name == "active" || name == "schedule"
+			if (timed && (score < 1 || score > 1<<53 || score != float64(int64(score)))) || (!timed && score != 0) {
+				c.note(key, "%s has the score %v", wire.Show(id), score)
+			}
+		}
+	}
+	rows := false
+	for key := range c.keys {
+		if id, ok := strings.CutPrefix(key, q.RowPrefix()); ok {
+			c.row(key, holds[id])
+			rows = true
+		}
+	}
+	if identity, ok := c.keys[wire.Identity]; rows && identity != any(String(c.identity)) {
+		if ok {
+			c.note(q.Base(), "rows under another identity")
+		} else {
+			c.note(q.Base(), "rows without an identity")
+		}
+	}
+	c.counter(q.Completed())
+	c.counter(q.Failed())
+}
+
+func (c *checker) row(key string, holds []string) {
+	row, ok := c.keys[key].(Hash)
+	if !ok {
+		c.absent(key)
+		return
+	}
+	set, known := wire.SetOf[row["state"]]
+	if !known {
+		c.note(key, "state %q", row["state"])
+	} else if !slices.Equal(holds, []string{set}) {
+		c.note(key, "state %s, in %v", row["state"], holds)
+	}
+	if row["state"] == "dead" {
+		return // a row may be there because its token is broken
+	}
+	token, err := strconv.ParseInt(row["attempts"], 10, 64)
+	if !number.MatchString(row["attempts"]) || err != nil {
+		c.note(key, "attempts %q", row["attempts"])
+	} else if row["state"] == "active" && token < 1 {
+		c.note(key, "active with attempts %d", token)
+	}
+}
+
+func (c *checker) counter(key string) {
+	counter, ok := c.keys[key].(Hash)
+	if !ok {
+		c.absent(key)
+	} else if len(counter) != 1 || !number.MatchString(counter["count"]) {
+		c.note(key, "%v", map[string]string(counter))
+	}
+}
+
+// absent notes a key that is there with the wrong type.
+func (c *checker) absent(key string) {
+	switch v := c.keys[key].(type) {
+	case nil:
+	case String:
+		c.note(key, "is a string")
+	case Hash:
+		c.note(key, "is a hash")
+	case ZSet:
+		c.note(key, "is a zset")
+	case Other:
+		c.note(key, "is a %s", v.Type)
+	}
+}

@@ -1,0 +1,61 @@
+package store
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"emq/test/valkey"
+)
+
+// Serve starts a server with the module for a test, with further settings as on the command line. At the end of the
+// test the server must stop when asked and have no crash and no internal error in its log.
+func Serve(t testing.TB, args ...string) *valkey.Server {
+	t.Helper()
+	module := os.Getenv("EMQ_MODULE")
+	require.NotEmpty(t, module, "EMQ_MODULE names emq.so, and `make test` sets it")
+	s, err := valkey.Start(valkey.Options{Module: module, Args: args})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		log := s.Log()
+		require.NoError(t, s.Close(), "the server's end")
+		require.NotContains(t, log, "BUG REPORT", "the server crashed")
+		require.NotContains(t, log, "panic: ", "the module panicked")
+	})
+	return s
+}
+
+// Seed is where the random histories of a test begin: EMQ_SEED, or the clock. It is printed if the test fails.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("EMQ_SEED"); text != "" {
+		var err error
+		seed, err = strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err, "EMQ_SEED")
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("to see it again: EMQ_SEED=%d", seed)
+		}
+	})
+	t.Logf("EMQ_SEED=%d", seed)
+	return seed
+}
+
+// Rounds is how many random histories a test runs: EMQ_ROUNDS, or the long number if EMQ_PROOF is set, or the short.
+func Rounds(t testing.TB, short, long int) int {
+	t.Helper()
+	if text := os.Getenv("EMQ_ROUNDS"); text != "" {
+		rounds, err := strconv.Atoi(text)
+		require.NoError(t, err, "EMQ_ROUNDS")
+		return rounds
+	}
+	if os.Getenv("EMQ_PROOF") != "" {
+		return long
+	}
+	return short
+}

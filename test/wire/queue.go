@@ -1,0 +1,81 @@
+package wire
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// Identity is the key that holds the wire of a store.
+	Identity = "{emq}:version"
+	// Wire6 is the identity that the native verbs speak, Wire4 the scripts'.
+	Wire6 = "echomq:6.0.0"
+	Wire4 = "echomq:4.0.0"
+)
+
+// Queue is a queue's name; its methods make the names of its keys and the verbs on it.
+type Queue string
+
+// The names of a queue's keys.
+
+func (q Queue) Base() string            { return "emq:{" + string(q) + "}:" }
+func (q Queue) RowPrefix() string       { return q.Base() + "job:" }
+func (q Queue) Row(id string) string    { return q.RowPrefix() + id }
+func (q Queue) Pending() string         { return q.Base() + "pending" }
+func (q Queue) Active() string          { return q.Base() + "active" }
+func (q Queue) Schedule() string        { return q.Base() + "schedule" }
+func (q Queue) Dead() string            { return q.Base() + "dead" }
+func (q Queue) Completed() string       { return q.Base() + "metrics:completed" }
+func (q Queue) Failed() string          { return q.Base() + "metrics:failed" }
+func (q Queue) Set(state string) string { return q.Base() + SetOf[state] }
+
+// SetOf names, for each state of a row, the set that holds its id.
+var SetOf = map[string]string{"pending": "pending", "active": "active", "scheduled": "schedule", "dead": "dead"}
+
+// Split parts a key of a queue into the queue's name and what follows the base.
+func Split(key string) (q Queue, rest string, ok bool) {
+	rest, ok = strings.CutPrefix(key, "emq:{")
+	if !ok {
+		return "", "", false
+	}
+	name, rest, ok := strings.Cut(rest, "}:")
+	return Queue(name), rest, ok && name != "" && !strings.ContainsAny(name, "{}\x00")
+}
+
+// The verbs. The scripted executor takes the same words and puts the SHA in the verb's place.
+
+func (q Queue) Enqueue(id, payload string) []string {
+	return []string{"EMQ.ENQUEUE", "2", q.Row(id), q.Pending(), id, payload}
+}
+
+func (q Queue) Claim(lease int64) []string {
+	return []string{"EMQ.CLAIM", "2", q.Pending(), q.Active(), q.RowPrefix(), strconv.FormatInt(lease, 10)}
+}
+
+func (q Queue) Complete(id, token string) []string {
+	return []string{"EMQ.COMPLETE", "2", q.Active(), q.Row(id), id, token, q.Base()}
+}
+
+func (q Queue) Fail(id, token string, delay, limit int64, reason string) []string {
+	return []string{
+		"EMQ.FAIL", "4", q.Active(), q.Schedule(), q.Dead(), q.Row(id), id, token,
+		strconv.FormatInt(delay, 10), strconv.FormatInt(limit, 10), reason, q.Base(),
+	}
+}
+
+// Move are the plain commands that take a job from one state to another as the scripts that promote and reap do.
+func (q Queue) Move(id, from, to string) [][]string {
+	return [][]string{
+		{"ZREM", q.Set(from), id},
+		{"HSET", q.Row(id), "state", to},
+		{"ZADD", q.Set(to), "0", id},
+	}
+}
+
+// With returns a copy of a command with one word replaced; 0 is the verb itself.
+func With(args []string, at int, word string) []string {
+	changed := slices.Clone(args)
+	changed[at] = word
+	return changed
+}
