@@ -1,0 +1,46 @@
+// Package scripts answers one question: what does the scripted executor run for a verb?
+//
+// Each .lua file is the twin of one native verb: the same KEYS, ARGV and replies, with the SHA in the verb's place. The
+// twins are of wire 4, so they know neither lease_epoch nor failures, and none of the edges that the native verbs refuse.
+package scripts
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"strings"
+)
+
+// Script is what SCRIPT LOAD takes and the name by which EVALSHA runs it.
+type Script struct {
+	Source string
+	SHA    string
+}
+
+//go:embed *.lua
+var files embed.FS
+
+var twins = map[string]Script{}
+
+func init() {
+	names, err := fs.Glob(files, "*.lua")
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range names {
+		source, err := files.ReadFile(name)
+		if err != nil {
+			panic(err)
+		}
+		sum := sha1.Sum(source)
+		verb := "EMQ." + strings.ToUpper(strings.TrimSuffix(name, ".lua"))
+		twins[verb] = Script{string(source), hex.EncodeToString(sum[:])}
+	}
+}
+
+// Of returns the twin of a native verb, spelled as in EMQ.CLAIM; ok is false if it has none.
+func Of(verb string) (twin Script, ok bool) {
+	twin, ok = twins[verb]
+	return twin, ok
+}
