@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/test/scripted"
-	"emq/test/store"
+	"emq/test/valkey"
 	"emq/test/wire"
 )
 
@@ -37,27 +37,22 @@ type pair struct {
 	reader           *wire.Conn
 }
 
-func open(t *testing.T) *pair {
+// open empties a server for one test and has both stores claimed, each by its own wire.
+func open(t *testing.T, s *valkey.Server) *pair {
 	t.Helper()
-	s := store.Serve(t)
 	p := &pair{
 		t:        t,
 		native:   &side{Conn: wire.Dial(t, s.Socket), db: 0, identity: wire.Wire6},
 		scripted: &side{Conn: wire.Dial(t, s.Socket), db: 1, identity: wire.Wire4},
 		reader:   wire.Dial(t, s.Socket),
 	}
-	p.scripted.Must("SELECT 1")
-	p.native.verbs = p.native
-	return p
-}
-
-// reset empties both stores and has each executor's wire claimed.
-func (p *pair) reset() {
-	p.t.Helper()
 	p.reader.Must("FLUSHALL", "SET {emq}:version "+wire.Wire6)
+	p.native.verbs = p.native
+	p.scripted.Must("SELECT 1")
 	e, err := scripted.Open(p.scripted)
-	require.NoError(p.t, err)
+	require.NoError(t, err)
 	p.scripted.verbs = e
+	return p
 }
 
 // both does the same to both stores.

@@ -24,11 +24,28 @@ const (
 // and so is everything that is stored but for the two fields that wire 6 added; nothing is amiss in it, and a deadline
 // is as far from the time of its call as the call said.
 func TestParity(t *testing.T) {
-	p := open(t)
+	server := store.Serve(t)
 	seed := store.Seed(t)
-	for round := range store.Rounds(t, 60, 2000) {
-		h := &history{pair: p, rng: rand.New(rand.NewPCG(seed, uint64(round))), deadlines: map[string]span{}}
-		h.run(round, 100)
+	answers := map[string]int{}
+	rounds := store.Rounds(t, 60, 2000)
+	for round := range rounds {
+		t.Run(strconv.Itoa(round), func(t *testing.T) {
+			h := &history{
+				pair: open(t, server), rng: rand.New(rand.NewPCG(seed, uint64(round))),
+				deadlines: map[string]span{}, answers: answers,
+			}
+			h.run(100)
+		})
+	}
+	if rounds < 20 {
+		return
+	}
+	for _, answer := range []string{
+		"EMQ.ENQUEUE :1", "EMQ.ENQUEUE :0", "EMQ.ENQUEUE -EMQKIND", "EMQ.CLAIM *3", "EMQ.CLAIM *0",
+		"EMQ.COMPLETE :1", "EMQ.COMPLETE :0", "EMQ.COMPLETE -EMQSTALE", "EMQ.COMPLETE -EMQKIND",
+		"EMQ.FAIL $9", "EMQ.FAIL $4", "EMQ.FAIL -EMQSTALE", "EMQ.FAIL -EMQKIND",
+	} {
+		require.NotZero(t, answers[answer], "no history had the answer %s", answer)
 	}
 }
 
@@ -39,19 +56,18 @@ type history struct {
 	held      store.Keyspace  // what the native store holds
 	deadlines map[string]span // by set and id
 	lines     []string        // what was done
+	answers   map[string]int  // how often a verb gave each kind of answer, over all histories
 }
 
 // span is where a deadline may be.
 type span struct{ from, to int64 }
 
-func (h *history) run(round, steps int) {
-	defer func() {
+func (h *history) run(steps int) {
+	h.t.Cleanup(func() {
 		if h.t.Failed() {
-			h.t.Logf("round %d:\n%s", round, strings.Join(h.lines, "\n"))
+			h.t.Logf("the history:\n%s", strings.Join(h.lines, "\n"))
 		}
-	}()
-	h.reset()
-	h.held = store.Keyspace{}
+	})
 	for range steps {
 		h.step()
 	}
@@ -66,6 +82,7 @@ func (h *history) step() {
 		native, scripted := h.both(args...)
 		to := h.reader.Now()
 		require.Equal(h.t, scripted, native, "the replies to %s", wire.Line(args))
+		h.answers[args[0]+" "+strings.Fields(native)[0]]++
 		h.expect(q, args, native, span{from, to})
 	}
 	h.compare()
@@ -77,7 +94,7 @@ func (h *history) choose(q wire.Queue) [][]string {
 	one := func(args []string) [][]string { return [][]string{args} }
 	switch n := h.rng.IntN(100); {
 	case n < 30:
-		return one(q.Enqueue("JOB"+h.bytes(4), h.bytes(pick(h.rng, []int{0, 10, 100, 50_000}))))
+		return one(q.Enqueue("JOB"+h.bytes(4), h.bytes(pick(h.rng, []int{0, 10, 100, 3000}))))
 	case n < 55:
 		return one(q.Claim(h.millis(1)))
 	case n < 65:
