@@ -19,7 +19,7 @@ gobuild = CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false \
 with_server = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" \
               EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so"
 
-.PHONY: help build run demo test test-unit test-server golden lint clean FORCE
+.PHONY: help build run demo test test-unit test-server golden bench bench-quick lint clean FORCE
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,12 @@ test-server: build ## the suites against a real server; ARGS='-run Claim -v' for
 
 golden: build ## write the golden file anew from what the server answers
 	@$(with_server) go test -count=1 ./test/ -run Golden -update
+
+bench: build/emq.so ## the verbs against the Lua scripts and a floor in C; ARGS='-axis base -pairs 10' for a part
+	@$(with_server) exec go run ./bench $(ARGS)
+
+bench-quick: build/emq.so ## the same in two minutes: fewer pairs, no backlog of a million
+	@$(with_server) exec go run ./bench -quick $(ARGS)
 
 lint: build ## formatting, vet, staticcheck, the rules of each package, C warnings, scripts
 	@build/lint.sh

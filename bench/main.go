@@ -1,0 +1,169 @@
+// Command bench measures what a job costs under each of three executors: the Lua scripts, the native verbs, and a floor
+// in C that does the same writes and nothing else (floor/floor.c). All three run in one server, in turn, over and over,
+// and each is set against the others pair by pair, so that what disturbs the machine disturbs them alike.
+//
+// `make bench` runs it all, `make bench-quick` less of it in less time; see -help for a part of it.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+func main() {
+	only := flag.String("axis", "", "measure these axes alone, separated by commas; "+axisNames())
+	who := flag.String("only", "", "run one executor alone, to profile it: scripts, native or floor; no ratios then")
+	pairs := flag.Int("pairs", 15, "how many times each executor is measured on an axis")
+	quick := flag.Bool("quick", false, "fewer pairs, and no backlog of a million")
+	out := flag.String("out", "build/bench", "where the JSON and the plots go")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	debug.SetGCPercent(-1) // see measure
+	debug.SetMemoryLimit(2 << 30)
+
+	p, err := newPlan(*only, *who, *pairs, *quick, *out)
+	if err == nil {
+		err = p.run(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// plan is what one run of the program does.
+type plan struct {
+	axes    []axis
+	who     []*executor
+	pairs   int
+	out     string
+	modules modules
+}
+
+func newPlan(only, who string, pairs int, quick bool, out string) (*plan, error) {
+	p := &plan{axes: axes, who: executors, pairs: pairs, out: out}
+	if pairs < 1 {
+		return nil, errors.New("-pairs is at least 1")
+	}
+	if quick {
+		p.pairs = min(pairs, 3)
+		p.axes = p.axes[:0:0]
+		for _, a := range axes {
+			if a.Backlog < 1_000_000 {
+				p.axes = append(p.axes, a)
+			}
+		}
+	}
+	if only != "" {
+		p.axes = p.axes[:0:0]
+		for name := range strings.SplitSeq(only, ",") {
+			a, ok := axisNamed(name)
+			if !ok {
+				return nil, fmt.Errorf("no axis %q; there are %s", name, axisNames())
+			}
+			p.axes = append(p.axes, a)
+		}
+	}
+	if who != "" {
+		p.who = nil
+		for _, e := range executors {
+			if e.Name == who {
+				p.who = append(p.who, e)
+			}
+		}
+		if p.who == nil {
+			return nil, fmt.Errorf("no executor %q", who)
+		}
+	}
+	p.modules.emq = cmp.Or(os.Getenv("EMQ_MODULE"), "build/emq.so")
+	var err error
+	p.modules.floor, err = filepath.Abs("build/floor.so")
+	return p, err
+}
+
+// run measures axis by axis, and reports what there is even if it is interrupted.
+func (p *plan) run(ctx context.Context) error {
+	if err := buildFloor(ctx, p.modules.floor); err != nil {
+		return err
+	}
+	r := newReport(p)
+	err := p.measure(ctx, r)
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	err = errors.Join(err, r.write(p.out))
+	r.print(os.Stdout)
+	return err
+}
+
+func (p *plan) measure(ctx context.Context, r *report) error {
+	for _, a := range p.axes {
+		if err := p.measureAxis(ctx, a, r); err != nil {
+			return fmt.Errorf("axis %s: %w", a.Name, err)
+		}
+	}
+	return nil
+}
+
+func (p *plan) measureAxis(ctx context.Context, a axis, r *report) (err error) {
+	bar := progress(a.Name, (p.pairs+1)*len(p.who))
+	b, err := makeBed(ctx, p.modules, a, p.who)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if len(p.who) == 1 {
+		fmt.Fprintf(os.Stderr, "the server's pid is %d\n", b.server.Pid())
+	}
+	r.Module, r.Server = b.versions(ctx)
+	result := r.begin(a)
+	for pair := range p.pairs + 1 { // the first warms up and does not count
+		for i := range p.who {
+			e := p.who[(i+pair)%len(p.who)] // each goes first as often as the others
+			l, err := b.measure(ctx, e)
+			if err != nil {
+				return err
+			}
+			if l.Pair = pair; pair > 0 {
+				result.Legs = append(result.Legs, l)
+			}
+			_ = bar.Add(1)
+		}
+	}
+	return b.checkReplica(ctx)
+}
+
+// progress shows on a terminal how far a part of the run is.
+func progress(what string, steps int) *progressbar.ProgressBar {
+	return progressbar.NewOptions(steps, progressbar.OptionSetDescription(fmt.Sprintf("%-12s", what)),
+		progressbar.OptionSetVisibility(term.IsTerminal(int(os.Stderr.Fd()))),
+		progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(), progressbar.OptionClearOnFinish())
+}
+
+// buildFloor compiles the floor, as the module's own C is compiled. It goes through another file: a server of an
+// earlier run may have the old one mapped.
+func buildFloor(ctx context.Context, to string) error {
+	made := fmt.Sprintf("%s.%d.tmp", to, os.Getpid())
+	cc := exec.CommandContext(ctx, cmp.Or(os.Getenv("CC"), "gcc"), "-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
+		"-Wall", "-Wextra", "-Werror", "-o", made, "bench/floor/floor.c", "module/abi.c")
+	cc.Stdout, cc.Stderr = os.Stderr, os.Stderr
+	if err := cc.Run(); err != nil {
+		return fmt.Errorf("build the floor: %w", err)
+	}
+	return os.Rename(made, to)
+}

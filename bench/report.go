@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// report is all that a run has found, as it is written to disk.
+type report struct {
+	Time   time.Time `json:"time"`
+	Host   host      `json:"host"`
+	Server string    `json:"server"`
+	Module string    `json:"module"`
+	Pairs  int       `json:"pairs"`
+	Axes   []*result `json:"axes"`
+}
+
+type host struct {
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`
+	Kernel string `json:"kernel"`
+	Go     string `json:"go"`
+}
+
+// result is what was found on one axis.
+type result struct {
+	Axis axis   `json:"axis"`
+	Legs []*leg `json:"legs"`
+	// Ratios are of the native verbs to another executor, by its name, pair by pair.
+	Ratios map[string]map[string]bound `json:"ratios,omitempty"`
+}
+
+// metric is a figure of a leg.
+type metric struct {
+	name string
+	of   func(*leg) float64
+}
+
+var (
+	metrics = []metric{
+		{"server", func(l *leg) float64 { return l.Job }},
+		{"cpu", func(l *leg) float64 { return l.CPU }},
+		{"jobs/s", func(l *leg) float64 { return l.Rate }},
+		{"p50", func(l *leg) float64 { return l.P50 }},
+		{"p95", func(l *leg) float64 { return l.P95 }},
+		{"p99", func(l *leg) float64 { return l.P99 }},
+		{"enqueue", func(l *leg) float64 { return l.Enqueue }},
+		{"claim", func(l *leg) float64 { return l.Claim }},
+		{"complete", func(l *leg) float64 { return l.Complete }},
+		{"fail", func(l *leg) float64 { return l.Fail }},
+	}
+	generatorBusy = metric{"generator", func(l *leg) float64 { return l.Generator }}
+)
+
+func newReport(p *plan) *report {
+	return &report{Time: time.Now().UTC().Truncate(time.Second), Pairs: p.pairs, Host: host{
+		CPU: cpuModel(), Cores: runtime.NumCPU(), Kernel: firstLine("/proc/sys/kernel/osrelease"), Go: runtime.Version(),
+	}}
+}
+
+func (r *report) begin(a axis) *result {
+	r.Axes = append(r.Axes, &result{Axis: a})
+	return r.Axes[len(r.Axes)-1]
+}
+
+// values are one metric of one executor, in the order of the pairs.
+func (r *result) values(executor string, m metric) []float64 {
+	var values []float64
+	for _, l := range r.Legs {
+		if l.Executor == executor {
+			values = append(values, m.of(l))
+		}
+	}
+	return values
+}
+
+func (r *result) median(executor string, m metric) float64 {
+	if values := r.values(executor, m); len(values) > 0 {
+		return median(values)
+	}
+	return 0
+}
+
+// compare sets the native verbs against another executor.
+func (r *result) compare(other string, m metric) (bound, bool) {
+	ours, theirs := r.values(native.Name, m), r.values(other, m)
+	n := min(len(ours), len(theirs))
+	if n == 0 {
+		return bound{}, false
+	}
+	ratios := make([]float64, n)
+	for i := range ratios {
+		ratios[i] = ours[i] / theirs[i]
+	}
+	return bootstrap(ratios), true
+}
+
+var others = []string{scripted.Name, floor.Name}
+
+func (r *report) summarize() {
+	for _, a := range r.Axes {
+		a.Ratios = map[string]map[string]bound{}
+		for _, other := range others {
+			for _, m := range metrics {
+				if b, ok := a.compare(other, m); ok {
+					if a.Ratios[other] == nil {
+						a.Ratios[other] = map[string]bound{}
+					}
+					a.Ratios[other][m.name] = b
+				}
+			}
+		}
+	}
+}
+
+// write stores the report as JSON.
+func (r *report) write(folder string) error {
+	r.summarize()
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, "bench.json"), append(b, '\n'), 0o644)
+}
+
+// print writes the tables: the ratios first, since they alone carry over to another machine.
+func (r *report) print(to io.Writer) {
+	if len(r.Axes) == 0 || len(r.Axes[0].Legs) == 0 {
+		return
+	}
+	fmt.Fprintf(to, "\n%s\n%s\n%s, %d cores, Linux %s, %s; %d pairs\n", r.Module, r.Server, r.Host.CPU, r.Host.Cores, r.Host.Kernel, r.Host.Go, r.Pairs)
+	perJob, perCommand := metrics[:6], metrics[6:]
+	for _, other := range others {
+		r.printRatios(to, other, perJob)
+	}
+	for _, other := range others {
+		r.printRatios(to, other, perCommand)
+	}
+	r.printFigures(to)
+}
+
+func table(to io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(to, 0, 0, 2, ' ', 0) }
+
+func (r *report) printRatios(to io.Writer, other string, shown []metric) {
+	w := table(to)
+	defer w.Flush()
+	for i, a := range r.Axes {
+		if a.Ratios[other] == nil {
+			continue
+		}
+		if i == 0 {
+			fmt.Fprintf(to, "\nnative / %s: median over the pairs [95 %% bound]\n\n", other)
+			for _, m := range shown {
+				fmt.Fprintf(w, "\t%s", m.name)
+			}
+			fmt.Fprintln(w)
+		}
+		fmt.Fprint(w, a.Axis.Name)
+		for _, m := range shown {
+			b := a.Ratios[other][m.name]
+			fmt.Fprintf(w, "\t%.2f [%.2f %.2f]", b.Median, b.Low, b.High)
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+func (r *report) printFigures(to io.Writer) {
+	fmt.Fprint(to, "\nmedians: server time per command and per job, processor time per job, latency of a pipeline, all in µs\n\n")
+	w := table(to)
+	defer w.Flush()
+	shown := append(append([]metric{}, metrics[6:]...), metrics[:6]...)
+	fmt.Fprint(w, "\t")
+	for _, m := range shown {
+		fmt.Fprintf(w, "\t%s", m.name)
+	}
+	fmt.Fprintln(w, "\tgenerator")
+	for _, a := range r.Axes {
+		for _, e := range executors {
+			if len(a.values(e.Name, metrics[0])) == 0 {
+				continue
+			}
+			fmt.Fprintf(w, "%s\t%s", a.Axis.Name, e.Name)
+			for _, m := range shown {
+				places := 2
+				if m.name == "jobs/s" || m.name[0] == 'p' {
+					places = 0
+				}
+				fmt.Fprintf(w, "\t%.*f", places, a.median(e.Name, m))
+			}
+			fmt.Fprintf(w, "\t%.0f %%\n", 100*a.median(e.Name, generatorBusy))
+		}
+	}
+}
+
+// versions are what the server and the module say of themselves.
+func (b *bed) versions(ctx context.Context) (module, server string) {
+	for line := range strings.SplitSeq(b.server.Log(), "\n") {
+		if _, said, ok := strings.Cut(line, "<emq> emq "); ok {
+			module = "emq " + strings.TrimSpace(strings.Split(said, ", on Valkey")[0])
+		}
+	}
+	for _, c := range b.control {
+		info, err := c.Info(ctx, "server", "memory").Result()
+		if err == nil {
+			return module, fmt.Sprintf("Valkey %s, %s, %s", infoField(info, "valkey_version"), infoField(info, "mem_allocator"), infoField(info, "multiplexing_api"))
+		}
+	}
+	return module, ""
+}
+
+func cpuModel() string {
+	b, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.SplitSeq(string(b), "\n") {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown processor"
+}
+
+func firstLine(path string) string {
+	b, _ := os.ReadFile(path)
+	line, _, _ := strings.Cut(string(b), "\n")
+	return line
+}
