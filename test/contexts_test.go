@@ -177,10 +177,17 @@ func TestProtocolVersions(t *testing.T) {
 	require.Equal(t, "+OK\r\n", three.do("CLIENT", "REPLY", "ON"))
 }
 
-// Ten thousand commands are sent before the first reply is read.
+// Ten thousand commands are sent before the first reply is read, with and without threads that read and write beside the
+// main one.
 func TestDeepPipeline(t *testing.T) {
+	for _, threads := range []string{"1", "3"} {
+		t.Run("io-threads "+threads, func(t *testing.T) { deepPipeline(open(t, "--io-threads", threads)) })
+	}
+}
+
+func deepPipeline(st *store) {
 	const n = 10_000
-	st := open(t)
+	t := st.t
 	var enqueue, claim, settle [][]string
 	for i := range n {
 		id := fmt.Sprintf("JOB%06d", i)

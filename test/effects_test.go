@@ -224,28 +224,53 @@ func TestEffects(t *testing.T) {
 	for _, tr := range transitions {
 		t.Run(tr.name, func(t *testing.T) {
 			st := s.fresh(t)
-			st.damaged(tr.broken...)
-			st.given(tr.given...)
-			o := st.effects(tr.want, tr.args...)
+			o, plain := tr.run(st)
 			st.streamed(o, tr.stream)
-			for _, line := range tr.after {
-				command, reply, _ := strings.Cut(line, " => ")
-				st.reply(reply, command)
-			}
-
-			st.given("FLUSHALL", "SET {emq}:version "+wire6)
-			st.given(tr.given...)
-			plain := st.observe(func() {
-				for _, line := range o.stream {
-					st.given(line)
-				}
-			}, family(tr.args)...)
-			require.Equal(t, plain.digest[1], o.digest[1], "the store that the plain commands lead to")
 			require.Equal(t, plain.changed, o.changed)
 			require.Equal(t, without("new", plain.events), without("new", o.events), "the keyspace events of the plain commands")
 			require.Equal(t, byKey(plain.events), byKey(o.events), "each key's events, its creation among them")
 		})
 	}
+}
+
+// run makes the transition and then, on a store set up anew, the plain commands that a replica received for it. Both
+// must lead to the same store.
+func (tr transition) run(st *store) (o, plain observed) {
+	st.t.Helper()
+	st.damaged(tr.broken...)
+	st.given(tr.given...)
+	o = st.effects(tr.want, tr.args...)
+	for _, line := range tr.after {
+		command, reply, _ := strings.Cut(line, " => ")
+		st.reply(reply, command)
+	}
+	st.given("FLUSHALL", "SET {emq}:version "+wire6)
+	st.given(tr.given...)
+	plain = st.observe(func() {
+		for _, line := range o.stream {
+			st.given(line)
+		}
+	}, family(tr.args)...)
+	require.Equal(st.t, plain.digest[1], o.digest[1], "the store that the plain commands lead to")
+	return o, plain
+}
+
+// A subscriber may ask for one class of events only; each event must be of its plain command's class.
+func TestEventClasses(t *testing.T) {
+	s := witnessed(t)
+	seen := 0
+	for _, class := range []string{"g", "$", "h", "z", "n"} {
+		for _, tr := range transitions {
+			t.Run(class+"/"+tr.name, func(t *testing.T) {
+				st := s.fresh(t)
+				st.given("CONFIG SET notify-keyspace-events E" + class)
+				o, plain := tr.run(st)
+				require.Equal(t, plain.events, o.events)
+				seen += len(o.events)
+			})
+		}
+	}
+	require.Greater(t, seen, 100, "events were seen at all")
 }
 
 // without returns the events of other kinds. The server itself tells of a key's creation, at once; the other events
@@ -272,6 +297,7 @@ func (st *store) streamed(o observed, want []string) {
 	for i, line := range want {
 		line = strings.ReplaceAll(line, "RUN", run)
 		if strings.HasSuffix(line, " BAD") {
+			// The text is the implementer's; the store after the plain commands holds it.
 			reason := st.row(good, "JOB1")["last_error"]
 			require.Contains(st.t, reason, "attempts", "the reason for a bad row")
 			line = strings.TrimSuffix(line, "BAD") + show([]string{reason})
@@ -281,7 +307,7 @@ func (st *store) streamed(o observed, want []string) {
 	o.streamed(st.t, lines...)
 }
 
-// Every refusal of TestEffects' verbs is seen by nobody: TestCheckOrder asserts it. Here, the stream of a whole life.
+// The stream of a whole life. That a refusal is seen by nobody, TestCheckOrder asserts.
 func TestStreamOfALife(t *testing.T) {
 	s := witnessed(t)
 	st := s.bare(t)

@@ -68,9 +68,7 @@ func start(t *testing.T, o valkey.Options) *server {
 	t.Helper()
 	v, err := valkey.Start(o)
 	require.NoError(t, err)
-	s := &server{Server: v, client: redis.NewClient(&redis.Options{
-		Network: "unix", Addr: v.Socket, Protocol: 2, ReadTimeout: replyWait, DisableIdentity: true, MaxRetries: -1,
-	})}
+	s := &server{Server: v, client: newClient(v)}
 	t.Cleanup(func() {
 		_ = s.client.Close()
 		require.NoError(t, s.Close(), "the server's end")
@@ -81,6 +79,12 @@ func start(t *testing.T, o valkey.Options) *server {
 		require.NotContains(t, log, "internal error", "the module panicked")
 	})
 	return s
+}
+
+func newClient(v *valkey.Server) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Network: "unix", Addr: v.Socket, Protocol: 2, ReadTimeout: replyWait, DisableIdentity: true, MaxRetries: -1,
+	})
 }
 
 // crashing is start for a test that makes the server die: nothing is asked of its end.

@@ -225,3 +225,26 @@ func TestReload(t *testing.T) {
 		require.Equal(t, want, st.digest(), line)
 	}
 }
+
+// Keys that expire are met by verbs on the primary only; the replica is told, and stays in step.
+func TestExpiryIsReplicated(t *testing.T) {
+	s := start(t, withModule())
+	st := s.fresh(t)
+	replica := follow(t, s)
+	st.given("DEBUG SET-ACTIVE-EXPIRE 0")
+	for i, id := range []string{"JOB0", "JOB1", "JOB2"} {
+		st.put(good, id, []string{"pending", "active", "active"}[i], "attempts", "1")
+		st.given("PEXPIRE emq:{q}:job:" + id + " 1")
+	}
+	st.put(good, "JOB3", "pending", "attempts", "0")
+	st.given("PEXPIRE {emq}:version 1", "DEBUG SLEEP 0.01")
+	require.Equal(t, integer(1), st.do(good.enqueue("JOB4", "x")...), "the identity is claimed anew")
+	require.Equal(t, claimed("JOB3", "x", 1), st.do(good.claim(maxTime)...))
+	require.Equal(t, integer(0), st.do(good.complete("JOB1", "1")...))
+	require.Equal(t, gone, st.do(good.fail("JOB2", "1", 0, 1, "why")...))
+	require.Equal(t, integer(1), st.do(good.enqueue("JOB0", "new")...))
+	st.given("ZREM emq:{q}:active JOB1 JOB2")
+	st.inStep("1")
+	require.Equal(t, st.digest(), replica.attachPlain(t).digest())
+	require.Equal(t, []string{"JOB0", "JOB4"}, st.members(good.pending()))
+}

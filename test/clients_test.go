@@ -1,0 +1,95 @@
+package test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	valkeygo "github.com/valkey-io/valkey-go"
+)
+
+// The client libraries that users have carry a job through its life without knowing the verbs.
+
+func TestGoRedis(t *testing.T) {
+	s := start(t, withModule())
+	s.fresh(t)
+	for _, protocol := range []int{2, 3} {
+		ctx := context.Background()
+		client := redis.NewClient(&redis.Options{Addr: s.Addr(), Protocol: protocol})
+		t.Cleanup(func() { _ = client.Close() })
+		do := func(args []string) (any, error) {
+			list := make([]any, len(args))
+			for i := range args {
+				list[i] = args[i]
+			}
+			return client.Do(ctx, list...).Result()
+		}
+		want := func(wanted any, args []string) {
+			t.Helper()
+			got, err := do(args)
+			require.NoError(t, err)
+			require.Equal(t, wanted, got)
+		}
+		q, id := queue("go-redis"), newID()
+		want(int64(1), q.enqueue(id, "work"))
+		want(int64(0), q.enqueue(id, "work"))
+		want([]any{id, "work", int64(1)}, q.claim(30000))
+		want([]any{}, q.claim(30000))
+		want("scheduled", q.fail(id, "1", 0, 2, "why"))
+		_, err := do(q.complete(id, "1"))
+		require.EqualError(t, err, "EMQSTALE complete token mismatch")
+		require.NoError(t, client.ZRem(ctx, q.schedule(), id).Err())
+		require.NoError(t, client.HSet(ctx, q.row(id), "state", "pending").Err())
+		require.NoError(t, client.ZAdd(ctx, q.pending(), redis.Z{Member: id}).Err())
+		want([]any{id, "work", int64(2)}, q.claim(30000))
+		want(int64(1), q.complete(id, "2"))
+		_, err = do(q.fail(id, "2", 0, 2, "why"))
+		require.EqualError(t, err, "EMQSTALE job gone")
+	}
+}
+
+func TestValkeyGo(t *testing.T) {
+	s := start(t, withModule())
+	s.fresh(t)
+	ctx := context.Background()
+	client, err := valkeygo.NewClient(valkeygo.ClientOption{InitAddress: []string{s.Addr()}})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	do := func(args []string) valkeygo.ValkeyResult {
+		return client.Do(ctx, client.B().Arbitrary(args[0], args[1]).Keys(args[2:4]...).Args(args[4:]...).Build())
+	}
+	number := func(want int64, args []string) {
+		t.Helper()
+		got, err := do(args).AsInt64()
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	claim := func(q queue, id string, token int64) {
+		t.Helper()
+		job, err := do(q.claim(30000)).ToArray()
+		require.NoError(t, err)
+		require.Len(t, job, 3)
+		gotID, err := job[0].ToString()
+		require.NoError(t, err)
+		payload, err := job[1].ToString()
+		require.NoError(t, err)
+		gotToken, err := job[2].ToInt64()
+		require.NoError(t, err)
+		require.Equal(t, []any{id, "work", token}, []any{gotID, payload, gotToken})
+	}
+	q, id := queue("valkey-go"), newID()
+	number(1, q.enqueue(id, "work"))
+	number(0, q.enqueue(id, "work"))
+	claim(q, id, 1)
+	state, err := do(q.fail(id, "1", 0, 2, "why")).ToString()
+	require.NoError(t, err)
+	require.Equal(t, "scheduled", state)
+	require.EqualError(t, do(q.complete(id, "1")).Error(), "EMQSTALE complete token mismatch")
+	s.attach(t).move(q, id, "scheduled", "pending")
+	claim(q, id, 2)
+	number(1, q.complete(id, "2"))
+	job, err := do(q.claim(30000)).ToArray()
+	require.NoError(t, err)
+	require.Empty(t, job)
+}

@@ -1,0 +1,180 @@
+package test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"emq/test/valkey"
+)
+
+const panicID = "JOB-debug-panic"
+
+// faulty starts a server with the build that has fault triggers. Its log may speak of internal errors.
+func faulty(t *testing.T, args ...string) *server {
+	t.Helper()
+	v, err := valkey.Start(withDebugModule(args...))
+	require.NoError(t, err)
+	s := &server{Server: v, client: newClient(v)}
+	t.Cleanup(func() {
+		_ = s.client.Close()
+		require.NoError(t, s.Close())
+		require.NotContains(t, s.Log(), "BUG REPORT")
+	})
+	return s
+}
+
+// A panic inside a decision becomes an error reply; the server lives, nothing has changed, and the log tells where it
+// came from.
+func TestPanic(t *testing.T) {
+	s := faulty(t)
+	s.observers = newObservers(t, s)
+	for verb, args := range map[string][]string{
+		"enqueue":  good.enqueue(panicID, "x"),
+		"claim":    good.claim(1000),
+		"complete": good.complete(panicID, "1"),
+		"fail":     good.fail(panicID, "1", 0, 1, "why"),
+	} {
+		t.Run(verb, func(t *testing.T) {
+			st := s.fresh(t)
+			switch verb {
+			case "claim":
+				st.put(good, panicID, "pending", "attempts", "0")
+			case "complete", "fail":
+				st.put(good, panicID, "active", "attempts", "1")
+			}
+			st.put(good, "JOBz", "pending", "attempts", "0")
+			seen := len(s.Log())
+			st.refused("ERR internal error", args...)
+			log := s.Log()[seen:]
+			require.Contains(t, log, "panic")
+			require.Contains(t, log, "goroutine ", "the stack")
+			require.Regexp(t, `commands\.|module/`, log, "the stack names our code")
+			st.reply("+PONG\r\n", "PING")
+			if verb == "claim" {
+				st.given("DEL emq:{q}:job:"+panicID, "ZREM emq:{q}:pending "+panicID)
+			}
+			require.Equal(t, "1", st.take(good, "JOBz"), "the next command is as good as ever")
+		})
+	}
+	t.Run("without an identity", func(t *testing.T) {
+		st := s.bare(t)
+		st.refused("ERR internal error", good.enqueue(panicID, "x")...)
+		st.reply(nothing, "GET {emq}:version")
+	})
+	t.Run("in a transaction and in a script", func(t *testing.T) {
+		st := s.fresh(t)
+		st.given("MULTI")
+		for _, args := range [][]string{good.enqueue("JOB1", "x"), good.enqueue(panicID, "x"), good.enqueue("JOB2", "x")} {
+			require.Equal(t, "+QUEUED\r\n", st.do(args...))
+		}
+		replies := value(st.do("EXEC")).([]any)
+		require.Equal(t, int64(1), replies[0])
+		require.Contains(t, replies[1], "ERR internal error")
+		require.Equal(t, int64(1), replies[2])
+		reply := st.do(append([]string{"EVAL", "return redis.pcall(unpack(ARGV))", "0"}, good.enqueue(panicID, "x")...)...)
+		require.True(t, strings.HasPrefix(reply, "-ERR internal error"), "%q", reply)
+	})
+	t.Run("again and again", func(t *testing.T) {
+		st := s.fresh(t)
+		for range 1000 {
+			st.refusal("ERR internal error", good.enqueue(panicID, "x")...)
+		}
+		require.Equal(t, int64(1), runtimeOf(st)["goroutines"])
+	})
+}
+
+// The ordinary build has no triggers.
+func TestNoTriggersInTheOrdinaryBuild(t *testing.T) {
+	st := open(t)
+	st.life("q", panicID, "x")
+	st.refusal("ERR unknown command", "EMQ.DEBUG", "RUNTIME")
+}
+
+// runtimeOf asks the debug build for the state of Go's runtime.
+func runtimeOf(st *store) map[string]int64 {
+	st.t.Helper()
+	m := map[string]int64{}
+	for name, v := range fields(value(st.do("EMQ.DEBUG", "RUNTIME"))) {
+		switch v := v.(type) {
+		case int64:
+			m[name] = v
+		case string:
+			n, err := strconv.ParseInt(v, 10, 64)
+			require.NoError(st.t, err)
+			m[name] = n
+		}
+	}
+	return m
+}
+
+// Go's runtime inside the server: one goroutine, two processors, no collection, and no allocation by any command.
+func TestRuntime(t *testing.T) {
+	const n, batch = 100_000, 2000
+	s := faulty(t)
+	st := s.fresh(t)
+	st.heard = nil // what the requests answer is asserted here
+	at := runtimeOf(st)
+	require.Equal(t, int64(1), at["goroutines"])
+	require.Equal(t, int64(2), at["gomaxprocs"])
+	require.Equal(t, int64(0), at["numgc"])
+	require.GreaterOrEqual(t, at["sigaltstack_bytes"], int64(262144))
+	require.LessOrEqual(t, at["threads"], int64(24))
+	idle := runtimeOf(st)["mallocs"] - at["mallocs"] // what asking costs
+
+	id := func(i int) string { return fmt.Sprintf("JOB%06d", i) }
+	// Each phase sends every job's request and says which replies are right.
+	phases := []struct {
+		name    string
+		request func(i int) []string
+		reply   func(i int) string
+	}{
+		{"enqueue", func(i int) []string { return good.enqueue(id(i), "x") }, func(int) string { return integer(1) }},
+		{"duplicate", func(i int) []string { return good.enqueue(id(i), "x") }, func(int) string { return integer(0) }},
+		{"claim", func(int) []string { return good.claim(maxTime) }, func(i int) string { return claimed(id(i), "x", 1) }},
+		{"empty claim", func(int) []string { return good.claim(maxTime) }, func(int) string { return empty }},
+		{"stale complete", func(i int) []string { return good.complete(id(i), "2") }, func(int) string { return stale("complete") }},
+		{"fail", func(i int) []string { return good.fail(id(i), "1", 0, int64(1+i%2), "why") }, func(i int) string {
+			return bulk([]string{"dead", "scheduled"}[i%2])
+		}},
+		{"complete of a new job", func(i int) []string { return good.complete("JOBc"+id(i), "1") }, func(int) string { return integer(1) }},
+		{"complete of nothing", func(i int) []string { return good.complete("JOBc"+id(i), "1") }, func(int) string { return integer(0) }},
+		{"refused", func(int) []string { return good.claim(0) }, nil},
+	}
+	for _, p := range phases {
+		t.Run(p.name, func(t *testing.T) {
+			before := runtimeOf(st)
+			for from := 0; from < n; from += batch {
+				commands := make([][]string, batch)
+				if p.name == "complete of a new job" {
+					setup := make([][]string, batch)
+					for i := range setup {
+						setup[i] = []string{"HSET", good.row("JOBc" + id(from+i)), "state", "active", "attempts", "1"}
+					}
+					st.pipeline(setup)
+				}
+				for i := range commands {
+					commands[i] = p.request(from + i)
+				}
+				for i, reply := range st.pipeline(commands) {
+					if p.reply == nil {
+						require.Equal(t, byte('-'), reply[0])
+					} else if want := p.reply(from + i); reply != want {
+						require.Equal(t, want, reply)
+					}
+				}
+			}
+			after := runtimeOf(st)
+			require.Equal(t, int64(0), (after["mallocs"]-before["mallocs"]-idle)/n, "allocations per command")
+			require.Less(t, after["mallocs"]-before["mallocs"], int64(1000), "allocations in all")
+			require.Equal(t, int64(0), after["numgc"])
+			require.Equal(t, int64(1), after["goroutines"])
+			require.Less(t, after["heap_alloc"], int64(4<<20))
+		})
+	}
+	end := runtimeOf(st)
+	require.LessOrEqual(t, end["threads"], at["threads"]+2, "no threads are added")
+}

@@ -1,0 +1,334 @@
+package test
+
+import (
+	"debug/elf"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"emq/test/valkey"
+)
+
+// logged asserts that a line of the log matches, and returns it.
+func logged(t *testing.T, log, pattern string) string {
+	t.Helper()
+	line := regexp.MustCompile(`(?im)^.*` + pattern + `.*$`).FindString(log)
+	require.NotEmpty(t, line, "no line matches %q in\n%s", pattern, log)
+	return line
+}
+
+// refusedAtStart asserts that a server does not start with these options, and returns what it says.
+func refusedAtStart(t *testing.T, o valkey.Options) string {
+	t.Helper()
+	s, err := valkey.Start(o)
+	if err == nil {
+		_ = s.Close()
+	}
+	require.Error(t, err, "the server started")
+	return err.Error()
+}
+
+func copyFile(t *testing.T, from, to string, mode os.FileMode) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(to, data, mode))
+	require.NoError(t, os.Chmod(to, mode))
+}
+
+// The file that the build leaves is executable and shows the server its entry points only.
+func TestTheFile(t *testing.T) {
+	path := os.Getenv("EMQ_MODULE")
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o755), info.Mode().Perm())
+	f, err := elf.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	require.NoError(t, err)
+	var exported []string
+	for _, s := range symbols {
+		if s.Section != elf.SHN_UNDEF && elf.ST_BIND(s.Info) != elf.STB_LOCAL {
+			exported = append(exported, s.Name)
+		}
+	}
+	assert.Subset(t, []string{"ValkeyModule_OnLoad", "ValkeyModule_OnUnload"}, exported)
+	assert.Contains(t, exported, "ValkeyModule_OnLoad")
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_TLS {
+			assert.LessOrEqual(t, p.Memsz, uint64(16), "thread-local data")
+		}
+	}
+}
+
+// A file without the execute bit, as `go build` leaves it, is refused by the server.
+func TestFileMode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "emq.so")
+	copyFile(t, os.Getenv("EMQ_MODULE"), path, 0o644)
+	logged(t, refusedAtStart(t, valkey.Options{Module: path}), "does not have execute permissions")
+	require.NoError(t, os.Chmod(path, 0o755))
+	start(t, valkey.Options{Module: path})
+}
+
+func TestLoadAtRunTime(t *testing.T) {
+	s := start(t, withoutModule())
+	st := s.bare(t)
+	st.reply("+OK\r\n", "MODULE LOAD "+os.Getenv("EMQ_MODULE"))
+	st.life("q", "JOB1", "x")
+	st.reply(array(bulk("crash-memcheck-enabled"), bulk("no")), "CONFIG GET crash-memcheck-enabled")
+}
+
+// What the module says of itself when it is loaded: its own version, Go's, and the server's.
+func TestLoadLine(t *testing.T) {
+	s := start(t, withModule())
+	st := s.attach(t)
+	version := st.info("valkey_version")
+	require.NotEmpty(t, version)
+	line := logged(t, s.Log(), `<emq>.*`+regexp.QuoteMeta(version))
+	assert.Regexp(t, `go1\.\d+`, line)
+	assert.Contains(t, line, "echomq:6.0.0")
+	list := value(st.do("MODULE", "LIST")).([]any)
+	require.Len(t, list, 1)
+	require.Equal(t, "emq", fields(list[0])["name"])
+	require.NotContains(t, s.Log(), "maxmemory-policy", "there is nothing to warn of")
+}
+
+// The second load is refused and the first goes on; so is a copy of the file at another place.
+func TestSecondLoad(t *testing.T) {
+	s := start(t, withModule())
+	st := s.fresh(t)
+	second := filepath.Join(t.TempDir(), "copy.so")
+	copyFile(t, os.Getenv("EMQ_MODULE"), second, 0o755)
+	for _, path := range []string{os.Getenv("EMQ_MODULE"), second} {
+		st.refusal("ERR ", "MODULE", "LOAD", path)
+		st.life("q", "JOB1", "x")
+		require.Len(t, value(st.do("MODULE", "LIST")), 1)
+	}
+}
+
+func TestUnknownArgument(t *testing.T) {
+	o := withModule()
+	o.ModuleArgs = []string{"no-such-argument"}
+	logged(t, refusedAtStart(t, o), "<emq>.*no-such-argument")
+
+	s := start(t, withoutModule())
+	st := s.bare(t)
+	st.refusal("ERR ", "MODULE", "LOAD", os.Getenv("EMQ_MODULE"), "no-such-argument")
+	logged(t, s.Log(), "<emq>.*no-such-argument")
+	require.Equal(t, empty, st.do("MODULE", "LIST"))
+	st.reply("+OK\r\n", "MODULE LOAD "+os.Getenv("EMQ_MODULE"))
+	st.life("q", "JOB1", "x")
+}
+
+// The server's memory test at a crash would destroy Go's memory: it is switched off, the log says so, and an argument
+// keeps it.
+func TestCrashMemcheck(t *testing.T) {
+	s := start(t, withModule())
+	st := s.attach(t)
+	st.reply(array(bulk("crash-memcheck-enabled"), bulk("no")), "CONFIG GET crash-memcheck-enabled")
+	logged(t, s.Log(), "<emq>.*crash-memcheck-enabled")
+
+	o := withModule()
+	o.ModuleArgs = []string{"keep-crash-memcheck"}
+	s = start(t, o)
+	s.attach(t).reply(array(bulk("crash-memcheck-enabled"), bulk("yes")), "CONFIG GET crash-memcheck-enabled")
+}
+
+func TestUnload(t *testing.T) {
+	s := start(t, withModule())
+	st := s.fresh(t)
+	st.life("q", "JOB1", "x")
+	st.refusal("ERR ", "MODULE", "UNLOAD", "emq")
+	logged(t, s.Log(), "<emq>.*(unload|restart)")
+	st.life("q", "JOB1", "x")
+}
+
+// A setting that does not exist makes the server unload what it has just loaded; it must live through that.
+func TestUnknownSetting(t *testing.T) {
+	s := start(t, withoutModule())
+	st := s.bare(t)
+	st.refusal("ERR ", "MODULE", "LOADEX", os.Getenv("EMQ_MODULE"), "CONFIG", "emq.nosuch", "1")
+	require.Equal(t, empty, st.do("MODULE", "LIST"))
+	for range 100 { // turns of the event loop
+		st.reply("+PONG\r\n", "PING")
+	}
+	st.refusal("ERR unknown command", good.claim(1)...)
+	st.reply("+OK\r\n", "MODULE LOAD "+os.Getenv("EMQ_MODULE"))
+	st.life("q", "JOB1", "x")
+}
+
+func TestClusterIsRefused(t *testing.T) {
+	message := refusedAtStart(t, withModule("--cluster-enabled", "yes"))
+	line := logged(t, message, "<emq>.*cluster")
+	assert.Regexp(t, `(?i)slot|identity|\{emq\}:version|standalone`, line, "the line says why")
+
+	s := start(t, withoutModule("--cluster-enabled", "yes"))
+	c := s.dial(t)
+	require.True(t, strings.HasPrefix(c.do("MODULE", "LOAD", os.Getenv("EMQ_MODULE")), "-ERR "))
+	logged(t, s.Log(), "<emq>.*cluster")
+	require.Equal(t, "+PONG\r\n", c.do("PING"))
+}
+
+// A policy that may evict jobs is warned of, whichever it is.
+func TestEvictionIsWarnedOf(t *testing.T) {
+	for _, policy := range []string{"allkeys-lru", "allkeys-lfu", "allkeys-random"} {
+		s := start(t, withModule("--maxmemory-policy", policy))
+		line := logged(t, s.Log(), "<emq>.*"+policy)
+		assert.Contains(t, line, " # ", "a warning")
+	}
+	s := start(t, withModule("--maxmemory-policy", "noeviction"))
+	require.NotContains(t, s.Log(), "maxmemory-policy")
+}
+
+// The whole crash report is written, after Go has run, and the process ends.
+func TestCrashReport(t *testing.T) {
+	for _, fault := range []string{"SEGFAULT", "PANIC"} {
+		t.Run(fault, func(t *testing.T) {
+			s := crashing(t, withModule())
+			c := s.dial(t)
+			require.Equal(t, integer(1), c.do(good.enqueue("JOB1", "x")...))
+			require.Equal(t, claimed("JOB1", "x", 1), c.do(good.claim(1000)...))
+			c.send([]string{"DEBUG", fault})
+			state, err := s.Wait(replyWait)
+			require.NoError(t, err)
+			require.False(t, state.Success())
+			require.Contains(t, s.Log(), "BUG REPORT START")
+			require.Contains(t, s.Log(), "BUG REPORT END")
+		})
+	}
+}
+
+// An orderly stop while clients press on ends with 0, and nothing that was answered is lost.
+func TestStopUnderLoad(t *testing.T) {
+	dir, err := os.MkdirTemp("", "emq")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	settings := []string{"--appendonly", "yes", "--appendfsync", "always"}
+	v, err := valkey.Start(valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: settings, Dir: dir})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = v.Kill() })
+
+	const clients = 4
+	answered := make(chan int, clients)
+	for i := range clients {
+		go func() {
+			n := 0
+			defer func() { answered <- n }()
+			c, err := net.Dial("unix", v.Socket)
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			reply := make([]byte, 4)
+			for {
+				id := fmt.Sprintf("JOB%d-%08d", i, n)
+				if _, err := io.WriteString(c, encode(good.enqueue(id, "x"))); err != nil {
+					return
+				}
+				if _, err := io.ReadFull(c, reply); err != nil || string(reply) != integer(1) {
+					return
+				}
+				n++
+			}
+		}()
+	}
+	st := (&server{Server: v}).attachPlain(t)
+	waitFor(t, "a load", func() bool { return value(st.do("ZCARD", good.pending())).(int64) > 500 })
+	require.NoError(t, v.Stop(), "exit code 0")
+	total := 0
+	for range clients {
+		total += <-answered
+	}
+
+	o := withModule(settings...)
+	o.Dir = dir
+	s := start(t, o)
+	again := s.attach(t)
+	stored := int(value(again.do("ZCARD", good.pending())).(int64))
+	require.GreaterOrEqual(t, stored, total)
+	require.LessOrEqual(t, stored, total+clients, "at most one unanswered job for each client")
+}
+
+// The child that saves has one thread and enters no Go: it ends well.
+func TestSavingChild(t *testing.T) {
+	s := start(t, withModule("--rdb-key-save-delay", "200"))
+	st := s.fresh(t)
+	var load [][]string
+	for i := range 2000 {
+		load = append(load, good.enqueue(fmt.Sprintf("JOB%05d", i), "x"))
+	}
+	st.pipeline(load)
+	st.given("BGSAVE")
+	pid := s.Pid()
+	children := func() []string {
+		list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+		return strings.Fields(string(list))
+	}
+	waitFor(t, "the child", func() bool { return len(children()) == 1 })
+	tasks, err := os.ReadDir("/proc/" + children()[0] + "/task")
+	require.NoError(t, err)
+	require.Len(t, tasks, 1)
+	require.Equal(t, claimed("JOB00000", "x", 1), st.do(good.claim(1000)...), "the parent works on")
+	st.given("CONFIG SET rdb-key-save-delay 0")
+	waitFor(t, "the save", func() bool { return st.info("rdb_bgsave_in_progress") == "0" })
+	require.Equal(t, "ok", st.info("rdb_last_bgsave_status"))
+}
+
+// As a daemon the server forks before it loads its modules; Go lives in the process that stays.
+func TestDaemon(t *testing.T) {
+	dir, err := os.MkdirTemp("", "emq")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket, pidFile := filepath.Join(dir, "s"), filepath.Join(dir, "pid")
+	out, err := exec.Command(os.Getenv("VALKEY_SERVER"), "--port", "0", "--unixsocket", socket, "--dir", dir, "--pidfile", pidFile,
+		"--logfile", filepath.Join(dir, "log"), "--daemonize", "yes", "--save", "", "--loadmodule", os.Getenv("EMQ_MODULE")).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	var pid int
+	waitFor(t, "the daemon", func() bool {
+		text, err := os.ReadFile(pidFile)
+		if err != nil {
+			return false
+		}
+		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		return err == nil
+	})
+	ended := false
+	t.Cleanup(func() {
+		if !ended {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	waitFor(t, "the socket", func() bool {
+		c, err := net.Dial("unix", socket)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+	c := dialUnix(t, socket)
+	st := &store{conn: c, t: t, tokens: tokens{}}
+	st.life("q", "JOB1", "x")
+	st.given("SET kept x")
+	require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
+	log := func() string {
+		text, err := os.ReadFile(filepath.Join(dir, "log"))
+		require.NoError(t, err)
+		return string(text)
+	}
+	waitFor(t, "the daemon's end", func() bool { return strings.Contains(log(), "bye bye") })
+	ended = true
+	require.NotContains(t, log(), "BUG REPORT")
+}
