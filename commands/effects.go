@@ -56,6 +56,7 @@ const (
 	ConstScheduled
 	ConstDead
 	ConstZero
+	ConstOne
 	ConstBadAttempts
 	NumConsts
 )
@@ -67,6 +68,7 @@ var ConstText = [NumConsts]string{
 	ConstScheduled:   "scheduled",
 	ConstDead:        "dead",
 	ConstZero:        "0",
+	ConstOne:         "1",
 	ConstBadAttempts: "bad row: attempts is missing or is no integer that can be counted up",
 }
 

@@ -70,10 +70,10 @@ static void zadd(emq_frame *f, emq_step *s, emq_effect *e) {
     vm_string *id = id_of(f, s);
     vm_key *key = open_of(f, s, e->key);
     if (vm_ZsetAdd(key, (double)e->score, id, &flags) != VM_OK || !(flags & (VM_ZADD_ADDED | VM_ZADD_UPDATED))) return;
-    vm_string *score = vm_CreateStringFromLongLong(NULL, e->score);
-    vm_string *word[] = {name_of(f, s, e->key), score, id};
+    vm_string *made = e->score ? vm_CreateStringFromLongLong(NULL, e->score) : NULL;
+    vm_string *word[] = {name_of(f, s, e->key), made ? made : emq_const[EMQ_CONST_ZERO], id};
     vm_Replicate(f->ctx, "ZADD", "v", word, (size_t)3);
-    vm_FreeString(NULL, score);
+    if (made) vm_FreeString(NULL, made);
     e->done = e->key;
 }
 
@@ -104,7 +104,8 @@ static void hincrby(emq_frame *f, emq_step *s, emq_effect *e) {
     vm_string *sum = vm_CreateStringFromLongLong(NULL, e->values[0].n), *field = emq_field[e->fields[0]];
     vm_HashSet(open_of(f, s, e->key), VM_HASH_NONE, field, sum, NULL);
     vm_FreeString(NULL, sum);
-    vm_Replicate(f->ctx, "HINCRBY", "ssc", name_of(f, s, e->key), field, "1");
+    vm_string *word[] = {name_of(f, s, e->key), field, emq_const[EMQ_CONST_ONE]};
+    vm_Replicate(f->ctx, "HINCRBY", "v", word, (size_t)3);
     e->done = e->key;
 }
 

@@ -70,6 +70,8 @@ var (
 	_ = same[commands.FieldPayload-C.EMQ_FIELD_PAYLOAD]
 	_ = same[commands.FieldCount-C.EMQ_FIELD_COUNT]
 	_ = same[commands.NumFields-C.EMQ_NUM_FIELDS]
+	_ = same[commands.ConstZero-C.EMQ_CONST_ZERO]
+	_ = same[commands.ConstOne-C.EMQ_CONST_ONE]
 	_ = same[commands.NumConsts-C.EMQ_NUM_CONSTS]
 	_ = same[commands.OpSet-C.EMQ_OP_SET]
 	_ = same[commands.OpHSet-C.EMQ_OP_HSET]
