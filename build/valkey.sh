@@ -44,7 +44,7 @@ if [ -z "$release" ]; then
 	fi
 fi
 
-# The host's own suite where it has a release that will do, so that its own libc serves.
+# What the host's own suite has, if that will do.
 codename=$(. /etc/os-release 2>/dev/null && echo "${VERSION_CODENAME-}") || codename=
 if [ -z "$release" ]; then
 	case "$codename" in
@@ -113,11 +113,10 @@ cat >"$tmp/preferences" <<-END
 END
 apt() { local client=$1; shift; "$client" -c "$tmp/apt.conf" -qq "$@"; }
 
-# The mirror is the system's. Several sources may serve the host's suite; the archive's
-# signature tells which of them is Debian's.
+# The mirror is the system's. It may have several sources: the archive's signature tells which is Debian's.
 mirrors=$(apt-get -oDebug::NoLocking=1 update --print-uris 2>/dev/null |
-	sed -n "s|^'\(.*\)/dists/$codename/InRelease'.*|\1|p" | sort -u) || true
-[ -n "$mirrors" ] || die "apt's sources name no mirror of this Debian ($codename); $advice"
+	sed -n "s|^'\(.*\)/dists/[^/]*/InRelease'.*|\1|p" | awk '!seen[$0]++') || true
+[ -n "$mirrors" ] || die "apt's sources name no mirror; $advice"
 
 say "fetching Valkey $release of Debian $suite"
 for mirror in $mirrors; do
@@ -143,8 +142,11 @@ libraries=$(apt apt-cache depends valkey-tools | awk '$1 ~ /Depends:$/ && $2 ~ /
 	apt apt-get download valkey-server valkey-tools
 ) >"$tmp/log" 2>&1 || { cat "$tmp/log"; die "apt cannot fetch Valkey"; }
 
-# A release of another suite than the host's runs on its own libc, through its own loader.
-[ "$base" = "$codename" ] && rm -f "$tmp"/archives/libc6_*.deb
+# A release that is newer than the host's libc runs on its own, through its own loader.
+own=$(dpkg-deb -f "$tmp"/archives/libc6_*.deb Version)
+if dpkg --compare-versions "$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2)" ge "${own%%-*}"; then
+	rm "$tmp"/archives/libc6_*.deb
+fi
 for deb in "$tmp"/archives/*.deb; do
 	dpkg -x "$deb" "$tmp/root"
 done
