@@ -56,13 +56,18 @@ func (b *bed) measure(ctx context.Context, e *executor) (*leg, error) {
 }
 
 func (b *bed) wholeLives(ctx context.Context, e *executor, l *leg) error {
+	life := []load.Verb{load.Enqueue, load.Claim, load.Complete}
+	warmUp := b.axis.Jobs / 8
+	if _, err := b.load[e].Run(ctx, warmUp, life...); err != nil {
+		return fmt.Errorf("%s: %w", e.Name, err)
+	}
 	n := b.axis.Jobs
 	before, err := b.spent(ctx, e)
 	if err != nil {
 		return err
 	}
 	generator := processorTime()
-	r, err := b.load[e].Run(ctx, n, load.Enqueue, load.Claim, load.Complete)
+	r, err := b.load[e].Run(ctx, n, life...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", e.Name, err)
 	}
@@ -71,7 +76,7 @@ func (b *bed) wholeLives(ctx context.Context, e *executor, l *leg) error {
 	if err != nil {
 		return err
 	}
-	b.done[e] += int64(n)
+	b.done[e] += int64(warmUp + n)
 	if calls := after.calls - before.calls; calls != int64(3*n) {
 		return fmt.Errorf("%s: the server counts %d calls for %d jobs", e.Name, calls, n)
 	}

@@ -101,6 +101,9 @@ func (p *plan) run(ctx context.Context) error {
 	if err := buildFloor(ctx, p.modules.floor); err != nil {
 		return err
 	}
+	if err := proveFloor(ctx, p.modules); err != nil {
+		return err
+	}
 	r := newReport(p)
 	err := p.measure(ctx, r)
 	if ctx.Err() != nil {
@@ -134,7 +137,7 @@ func (p *plan) measureAxis(ctx context.Context, a axis, r *report) (err error) {
 	result := r.begin(a)
 	for pair := range p.pairs + 1 { // the first warms up and does not count
 		for i := range p.who {
-			e := p.who[(i+pair)%len(p.who)] // each goes first as often as the others
+			e := p.who[place(i, pair, len(p.who))]
 			l, err := b.measure(ctx, e)
 			if err != nil {
 				return err
@@ -146,6 +149,14 @@ func (p *plan) measureAxis(ctx context.Context, a axis, r *report) (err error) {
 		}
 	}
 	return b.checkReplica(ctx)
+}
+
+// place is who comes i-th in a pair: all orders take turns, so that nobody always follows the same.
+func place(i, pair, n int) int {
+	if pair%2 == 1 {
+		i = n - 1 - i
+	}
+	return (i + pair/2) % n
 }
 
 // progress shows on a terminal how far a part of the run is.
