@@ -102,21 +102,22 @@ func traceOf(ctx context.Context, s *valkey.Server, e *executor) (t trace, err e
 }
 
 // everyPath is a few jobs' life with every write that the floor knows in it.
-func everyPath() (steps [][]string) {
+func everyPath() [][]string {
 	base := "emq:{" + queueName + "}:"
 	pending, active, schedule, dead, row := base+"pending", base+"active", base+"schedule", base+"dead", base+"job:"
-	ids := []string{"JOB00000000001", "JOB00000000002", "JOB00000000003", "JOB00000000004"}
-	for _, id := range ids {
-		steps = append(steps, []string{"ENQUEUE", "2", row + id, pending, id, "payload of " + id})
-	}
-	for range len(ids) + 1 { // the last finds the queue empty
-		steps = append(steps, []string{"CLAIM", "2", pending, active, row, "30000"})
-	}
+	enqueue := func(id string) []string { return []string{"ENQUEUE", "2", row + id, pending, id, "payload of " + id} }
+	claim := []string{"CLAIM", "2", pending, active, row, "30000"}
 	fail := func(id, max string) []string {
 		return []string{"FAIL", "4", active, schedule, dead, row + id, id, "1", "60000", max, "an error", base}
 	}
 	complete := func(id string) []string { return []string{"COMPLETE", "2", active, row + id, id, "1", base} }
-	return append(steps, complete(ids[0]), fail(ids[1], "25"), fail(ids[2], "1"), complete(ids[3]))
+	const a, b, c, d, e = "JOB00000000001", "JOB00000000002", "JOB00000000003", "JOB00000000004", "JOB00000000005"
+	return [][]string{
+		enqueue(a), enqueue(b), enqueue(c), enqueue(d),
+		claim, claim, claim, claim, claim, // the last finds the queue empty
+		complete(a), fail(b, "25"), fail(c, "1"), complete(d),
+		enqueue(e), claim, // and stays leased
+	}
 }
 
 // instants are all that may differ: the milliseconds at which leases and delays end.
