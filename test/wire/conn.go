@@ -5,7 +5,6 @@ package wire
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -22,6 +21,11 @@ const replyWait = 120 * time.Second
 // Conn is a connection that ends with its test. Commands go out as arrays of bulk strings; replies come back as the
 // exact bytes that were read.
 type Conn struct {
+	// Pushes are the out-of-band messages of RESP3 that came in the meantime; they are no replies.
+	Pushes []string
+	// Heard, if it is set, is told of each command that was answered.
+	Heard func(args []string, reply string)
+
 	t testing.TB
 	n net.Conn
 	r *bufio.Reader
@@ -33,14 +37,51 @@ func Dial(t testing.TB, socket string) *Conn {
 	n, err := net.Dial("unix", socket)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = n.Close() })
-	return &Conn{t, n, bufio.NewReader(n)}
+	return &Conn{t: t, n: n, r: bufio.NewReader(n)}
 }
+
+// Dial3 is Dial for a connection that speaks RESP3.
+func Dial3(t testing.TB, socket string) *Conn {
+	t.Helper()
+	c := Dial(t, socket)
+	require.False(t, IsError(c.Do("HELLO", "3")), "HELLO 3")
+	return c
+}
+
+// Close ends the connection before its test does.
+func (c *Conn) Close() error { return c.n.Close() }
 
 // Do sends one command and returns its reply.
 func (c *Conn) Do(args ...string) string {
 	c.t.Helper()
 	c.Send(args)
-	return c.Receive()
+	return c.answer(args)
+}
+
+// Pipeline sends all commands before it reads the first reply, and returns the replies.
+func (c *Conn) Pipeline(commands [][]string) []string {
+	c.t.Helper()
+	sent := make(chan error, 1)
+	go func() { // beside the reading, so that neither side waits for ever on a full socket
+		_, err := io.WriteString(c.n, Encode(commands...))
+		sent <- err
+	}()
+	replies := make([]string, len(commands))
+	for i, args := range commands {
+		replies[i] = c.answer(args)
+	}
+	require.NoError(c.t, <-sent)
+	return replies
+}
+
+// answer reads the reply to a command.
+func (c *Conn) answer(args []string) string {
+	c.t.Helper()
+	reply := c.Receive()
+	if c.Heard != nil {
+		c.Heard(args, reply)
+	}
+	return reply
 }
 
 // Run is Do for a command that is written as a line; see Words.
@@ -61,24 +102,23 @@ func (c *Conn) Must(lines ...string) {
 // Send sends commands without reading a reply; Receive reads the next one.
 func (c *Conn) Send(commands ...[]string) {
 	c.t.Helper()
-	var b strings.Builder
-	for _, args := range commands {
-		fmt.Fprintf(&b, "*%d\r\n", len(args))
-		for _, a := range args {
-			b.WriteString(Bulk(a))
-		}
-	}
-	require.NoError(c.t, c.n.SetDeadline(time.Now().Add(replyWait)))
-	_, err := io.WriteString(c.n, b.String())
+	require.NoError(c.t, c.n.SetWriteDeadline(time.Now().Add(replyWait)))
+	_, err := io.WriteString(c.n, Encode(commands...))
 	require.NoError(c.t, err)
 }
 
-// Receive reads one reply.
+// Receive reads one reply; what is pushed in between goes to Pushes.
 func (c *Conn) Receive() string {
 	c.t.Helper()
-	var b strings.Builder
-	require.NoError(c.t, c.copyReply(&b), "reading a reply")
-	return b.String()
+	for {
+		require.NoError(c.t, c.n.SetReadDeadline(time.Now().Add(replyWait)))
+		reply, err := Read(c.r)
+		require.NoError(c.t, err, "reading a reply")
+		if reply[0] != '>' {
+			return reply
+		}
+		c.Pushes = append(c.Pushes, reply)
+	}
 }
 
 // Now is the server's clock, in ms.
@@ -103,30 +143,4 @@ func (c *Conn) Info(name string) string {
 	}
 	require.Fail(c.t, "INFO has no such field", name)
 	return ""
-}
-
-// copyReply reads one whole reply of RESP2.
-func (c *Conn) copyReply(b *strings.Builder) error {
-	line, err := c.r.ReadString('\n')
-	if err != nil {
-		return err
-	}
-	b.WriteString(line)
-	if line[0] != '$' && line[0] != '*' {
-		return nil
-	}
-	n, err := strconv.ParseInt(strings.TrimSuffix(line[1:], "\r\n"), 10, 64)
-	if err != nil || n < 0 {
-		return err
-	}
-	if line[0] == '$' {
-		_, err := io.CopyN(b, c.r, n+2)
-		return err
-	}
-	for range n {
-		if err := c.copyReply(b); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 )
@@ -39,7 +41,74 @@ func Stale(verb string) string { return "-EMQSTALE " + verb + " token mismatch\r
 // IsError tells whether a reply is an error.
 func IsError(reply string) bool { return strings.HasPrefix(reply, "-") }
 
-// Value reads a reply's bytes: strings and errors as string, integers as int64, arrays as []any, nil as nil.
+// Encode writes commands as a client, a replication stream and an append-only file do.
+func Encode(commands ...[]string) string {
+	var b strings.Builder
+	for _, args := range commands {
+		fmt.Fprintf(&b, "*%d\r\n", len(args))
+		for _, a := range args {
+			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
+		}
+	}
+	return b.String()
+}
+
+// Read reads one whole reply of RESP2 or RESP3 and returns its bytes.
+func Read(r *bufio.Reader) (string, error) {
+	var b strings.Builder
+	err := copyReply(&b, r)
+	return b.String(), err
+}
+
+func copyReply(b *strings.Builder, r *bufio.Reader) error {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	b.WriteString(line)
+	if !strings.ContainsRune("$=!*~>%|", rune(line[0])) {
+		return nil
+	}
+	n, err := strconv.ParseInt(strings.TrimSuffix(line[1:], "\r\n"), 10, 64)
+	if err != nil || n < 0 {
+		return err
+	}
+	switch line[0] {
+	case '$', '=', '!':
+		_, err := io.CopyN(b, r, n+2)
+		return err
+	case '%':
+		n *= 2
+	case '|': // attributes come before what they belong to
+		n = 2*n + 1
+	}
+	for range n {
+		if err := copyReply(b, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadCommand reads one command as Encode writes it.
+func ReadCommand(r *bufio.Reader) ([]string, error) {
+	reply, err := Read(r)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := Value(reply).([]any)
+	if !ok || len(list) == 0 {
+		return nil, fmt.Errorf("no command: %q", reply)
+	}
+	args := make([]string, len(list))
+	for i, word := range list {
+		args[i] = word.(string)
+	}
+	return args, nil
+}
+
+// Value reads a reply's bytes: strings and errors as string, integers as int64, arrays, sets, maps and pushes as []any,
+// nil as nil.
 func Value(reply string) any {
 	v, rest := value(reply)
 	if rest != "" {
@@ -55,8 +124,11 @@ func value(reply string) (v any, rest string) {
 		panic(fmt.Sprintf("no reply: %q", reply))
 	}
 	kind, text := line[0], line[1:]
-	if kind == '+' || kind == '-' {
+	switch kind {
+	case '+', '-', ',', '#', '(':
 		return text, rest
+	case '_':
+		return nil, rest
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
@@ -67,8 +139,10 @@ func value(reply string) (v any, rest string) {
 		return n, rest
 	case n < 0:
 		return nil, rest
-	case kind == '$':
+	case kind == '$' || kind == '=' || kind == '!':
 		return rest[:n], rest[n+2:]
+	case kind == '%':
+		n *= 2
 	}
 	list := make([]any, n)
 	for i := range list {
