@@ -123,7 +123,7 @@ for mirror in $mirrors; do
 	for s in $(printf '%s\n' "$suite" "$base" | sort -u); do
 		echo "deb [signed-by=$keyring target=Packages] $mirror $s main"
 	done >"$tmp/sources.list"
-	if apt apt-get update >"$tmp/log" 2>&1; then
+	if apt apt-get update >>"$tmp/log" 2>&1; then
 		mirror=ok
 		break
 	fi
