@@ -1,0 +1,187 @@
+package model_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"emq/test/model"
+	"emq/test/store"
+	"emq/test/wire"
+)
+
+// generator makes up what happens next, looking at the model so that much of it makes sense.
+type generator struct {
+	*rand.Rand
+	w    *model.World
+	wild bool // keys, fields and entries are damaged by hand
+}
+
+// What histories are about: few names, so that calls meet, and numbers about every bound.
+var (
+	queues  = []wire.Queue{"q", "q", "q", "\xff \r\n"}
+	ids     = []string{"JOB1", "JOB2", "JOB3", "JOB\x00\xff}", "JOB"}
+	strange = []string{"JOB9", "GRP1", ""}
+	states  = []string{"pending", "active", "scheduled", "dead", "lost", ""}
+	sets    = []string{"pending", "active", "schedule", "dead"}
+	fields  = []string{"state", "attempts", "payload", "lease_epoch", "failures", "stalled", "group", "parent"}
+	numbers = []string{
+		"0", "1", "2", "7", "", "-1", "+1", "01", "1.5", "1e3", " 1", "x", "4503599627370495", "4503599627370496",
+		"2147483647", "2147483648", "9007199254740990", "9007199254740991", "9007199254740992", "9223372036854775806",
+		"9223372036854775807", "-9223372036854775808", "99999999999999999999",
+	}
+	scores = []string{"0", "0", "-1", "1.5", "5", "1732872600000", "-inf"}
+)
+
+func pick[T any](g *generator, from []T) T { return from[g.IntN(len(from))] }
+
+// step makes up a step: one client's single call, or several in one go, or several clients at one time.
+func (g *generator) step() (s step) {
+	clients := []int{g.IntN(model.Clients)}
+	calls := 1
+	switch n := g.IntN(100); {
+	case n < 12:
+		calls = 2 + g.IntN(5)
+	case n < 35:
+		clients = g.Perm(model.Clients)[:2+g.IntN(2)]
+		calls = 1 + g.IntN(2)
+	}
+	for _, client := range clients {
+		for range calls {
+			for _, args := range g.calls(client, len(clients)*calls == 1) {
+				s = append(s, call{client, args})
+			}
+		}
+	}
+	return s
+}
+
+// calls makes up what a client does. Only alone may it move a job by hand, if the keyspace is to stay sound.
+func (g *generator) calls(client int, alone bool) [][]string {
+	db := g.w.Contents[g.w.Selected[client]]
+	q := pick(g, queues)
+	switch n := g.IntN(100); {
+	case n < 20:
+		return [][]string{q.Enqueue(pick(g, ids), pick(g, []string{"x", "", "\x00\r\n"}))}
+	case n < 45:
+		return [][]string{q.Claim(pick(g, []int64{1, 1000, 30_000, 1<<52 - 1}))}
+	case n < 75:
+		return [][]string{g.settle(q, db)}
+	case n < 81:
+		if alone || g.wild {
+			return g.move(q, db)
+		}
+	case n < 86:
+		return [][]string{g.malformed(q, db)}
+	case n < 96:
+		if g.wild {
+			return [][]string{g.vandalism(q, db)}
+		}
+	case n < 98:
+		return [][]string{{"SELECT", strconv.Itoa(g.IntN(2))}}
+	case n < 99:
+		return [][]string{{"SWAPDB", "0", "1"}}
+	default:
+		return [][]string{pick(g, [][]string{{"FLUSHALL"}, {"FLUSHDB"}})}
+	}
+	return [][]string{q.Claim(30_000)}
+}
+
+// find picks a row of the queue in one of some states, or else any id.
+func (g *generator) find(q wire.Queue, db store.Keyspace, states ...string) (string, store.Hash) {
+	for _, i := range g.Perm(len(ids)) {
+		if row, ok := db[q.Row(ids[i])].(store.Hash); ok && slices.Contains(states, row["state"]) {
+			return ids[i], row
+		}
+	}
+	id := pick(g, ids)
+	row, _ := db[q.Row(id)].(store.Hash)
+	return id, row
+}
+
+// settle completes or fails a job, mostly one that is held, and mostly with its token.
+func (g *generator) settle(q wire.Queue, db store.Keyspace) []string {
+	id, row := g.find(q, db, pick(g, [][]string{{"active"}, {"active"}, {"active"}, states})...)
+	token := row["attempts"]
+	if g.IntN(6) == 0 {
+		token = pick(g, append(numbers, "0"+token, token+" "))
+	}
+	if g.IntN(2) == 0 {
+		return q.Complete(id, token)
+	}
+	return q.Fail(id, token, pick(g, []int64{0, 1000, 1<<52 - 1}), pick(g, []int64{1, 2, 3, 1<<31 - 1}), pick(g, []string{"why", "", "\x00"}))
+}
+
+// move promotes a job that waits for its retry, or takes the lease from one that is held.
+func (g *generator) move(q wire.Queue, db store.Keyspace) [][]string {
+	from := pick(g, []string{"scheduled", "active"})
+	id, row := g.find(q, db, from)
+	if row["state"] != from {
+		return [][]string{q.Claim(1)}
+	}
+	return q.Move(id, from, "pending")
+}
+
+// malformed is a verb with one word wrong, missing or too many; sometimes it is right all the same.
+func (g *generator) malformed(q wire.Queue, db store.Keyspace) []string {
+	args := pick(g, [][]string{q.Enqueue(pick(g, ids), "x"), q.Claim(30_000), g.settle(q, db)})
+	at := 1 + g.IntN(len(args)-1)
+	other := pick(g, queues)
+	switch g.IntN(12) {
+	case 0:
+		return args[:at]
+	case 1:
+		return append(args, "x")
+	}
+	return wire.With(args, at, pick(g, []string{
+		pick(g, numbers), pick(g, numbers), pick(g, strange), pick(g, ids), other.Row(pick(g, ids)), other.Base(), other.RowPrefix(),
+		other.Base() + pick(g, sets), args[at] + "x", args[at] + "\x00", strings.ToUpper(args[at]), args[at][:len(args[at])/2],
+		strings.Replace(args[at], "{"+string(q), "{", 1), strings.Replace(args[at], "{", "{{", 1),
+	}))
+}
+
+// vandalism is a plain command that no speaker of the wire would send.
+func (g *generator) vandalism(q wire.Queue, db store.Keyspace) []string {
+	id, _ := g.find(q, db, states...)
+	if g.IntN(4) == 0 {
+		id = pick(g, append(ids, strange...))
+	}
+	set := q.Base() + pick(g, sets)
+	counter := pick(g, []string{q.Completed(), q.Failed()})
+	any := pick(g, []string{set, set, q.Row(id), q.Row(id), counter, wire.Identity})
+	switch n := g.IntN(100); {
+	case n < 25:
+		return []string{"ZADD", set, pick(g, scores), id}
+	case n < 35:
+		return []string{"ZREM", set, id}
+	case n < 45:
+		return []string{"DEL", any}
+	case n < 70:
+		field := pick(g, fields)
+		value := pick(g, numbers)
+		if field == "state" {
+			value = pick(g, states)
+		}
+		return []string{"HSET", q.Row(id), field, value}
+	case n < 76:
+		return []string{"HDEL", q.Row(id), pick(g, fields)}
+	case n < 82:
+		return []string{"HSET", counter, pick(g, []string{"count", "count", "x"}), pick(g, numbers)}
+	case n < 88:
+		return []string{"SET", wire.Identity, pick(g, []string{wire.Wire6, wire.Wire6, wire.Wire4, ""})}
+	case n < 91:
+		return []string{"SET", any, "x"}
+	case n < 94:
+		return []string{"HSET", any, "f", "v"}
+	case n < 97:
+		return []string{"ZADD", any, "0", id}
+	default: // more broken entries than one call may drop
+		args := []string{"ZADD", q.Pending()}
+		for i := range 90 + g.IntN(120) {
+			args = append(args, "0", fmt.Sprintf("JOB%03d", i))
+		}
+		return args
+	}
+}

@@ -1,0 +1,176 @@
+package model_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"emq/test/model"
+	"emq/test/store"
+	"emq/test/wire"
+)
+
+// call is what one client sends.
+type call struct {
+	client int
+	args   []string
+}
+
+// step is what is under way at one time: each client has sent its calls before it reads a reply, and nobody knows in
+// which order the server meets those of different clients.
+type step []call
+
+// history is what was done to a server that was empty.
+type history []step
+
+// String writes a call on each line and a blank line after each step; parse reads it back.
+func (h history) String() string {
+	var b strings.Builder
+	for _, s := range h {
+		for _, c := range s {
+			fmt.Fprintf(&b, "%d: %s\n", c.client, wire.Line(c.args))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// parse reads a history; lines that begin with # are comments.
+func parse(text string) (h history) {
+	var s step
+	for line := range strings.SplitSeq(text+"\n", "\n") {
+		client, command, ok := strings.Cut(line, ": ")
+		switch {
+		case strings.HasPrefix(line, "#"):
+		case ok:
+			n, err := strconv.Atoi(client)
+			if err != nil {
+				panic(err)
+			}
+			s = append(s, call{n, wire.Words(command)})
+		case len(s) > 0:
+			h, s = append(h, s), nil
+		}
+	}
+	return h
+}
+
+// rig is a real server that histories are run on.
+type rig struct {
+	t       *testing.T
+	clients [model.Clients]*wire.Conn
+	reader  *wire.Conn
+	runID   string
+	answers map[string]int // how often a verb gave each kind of answer
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	s := store.Serve(t)
+	r := &rig{t: t, reader: wire.Dial(t, s.Socket), answers: map[string]int{}}
+	for i := range r.clients {
+		r.clients[i] = wire.Dial(t, s.Socket)
+	}
+	r.runID = r.reader.Info("run_id")
+	return r
+}
+
+// reset empties the server and returns the model of it.
+func (r *rig) reset() *model.World {
+	r.t.Helper()
+	r.reader.Must("FLUSHALL")
+	for _, c := range r.clients {
+		c.Must("SELECT 0")
+	}
+	return model.New(r.runID)
+}
+
+// replay runs a history and returns how the server differs from the model, or "".
+func (r *rig) replay(h history) string {
+	r.t.Helper()
+	w, problem := r.reset(), ""
+	for _, s := range h {
+		if w, problem = r.step(w, s); problem != "" {
+			return problem
+		}
+	}
+	return ""
+}
+
+// step makes the calls of a step and returns the world after it: the one in which some order of the calls, the same for
+// each client as it sent them, has brought each reply and everything that is stored. If there is none, it returns what
+// the order that came furthest failed on.
+func (r *rig) step(w *model.World, s step) (after *model.World, problem string) {
+	r.t.Helper()
+	var todo [model.Clients][]answered
+	for _, c := range s {
+		todo[c.client] = append(todo[c.client], answered{args: c.args})
+	}
+	e := explanation{clock: model.Clock{From: r.reader.Now()}}
+	for i, calls := range todo {
+		for _, c := range calls {
+			r.clients[i].Send(c.args)
+		}
+	}
+	for i, calls := range todo {
+		for j := range calls {
+			calls[j].reply = r.clients[i].Receive()
+			r.answers[calls[j].args[0]+" "+strings.Fields(calls[j].reply)[0]]++
+		}
+	}
+	e.clock.To = r.reader.Now()
+	e.clock.Seen = store.Read(r.t, r.reader)
+	after = e.order(w, todo, 0)
+	if after == nil {
+		return nil, e.problem
+	}
+	return after, ""
+}
+
+type answered struct {
+	args  []string
+	reply string
+}
+
+// explanation looks for an order of calls that explains what was seen.
+type explanation struct {
+	clock   model.Clock
+	depth   int // of the order that came furthest
+	problem string
+}
+
+func (e *explanation) order(w *model.World, todo [model.Clients][]answered, depth int) *model.World {
+	left := false
+	for client, calls := range todo {
+		if len(calls) == 0 {
+			continue
+		}
+		left = true
+		next := w.Clone()
+		want := next.Do(client, calls[0].args, e.clock)
+		if !model.Matches(want, calls[0].reply) {
+			e.failed(depth, "%d: %s\nwant %q\n got %q", client, wire.Line(calls[0].args), want, calls[0].reply)
+			continue
+		}
+		rest := todo
+		rest[client] = calls[1:]
+		if after := e.order(next, rest, depth+1); after != nil {
+			return after
+		}
+	}
+	if left {
+		return nil
+	}
+	if diff := store.Diff(w.Contents, e.clock.Seen); len(diff) > 0 {
+		e.failed(depth, "after the step, and all replies as they should be:\n%s", strings.Join(diff, "\n"))
+		return nil
+	}
+	return w
+}
+
+func (e *explanation) failed(depth int, format string, args ...any) {
+	if e.problem == "" || depth > e.depth {
+		e.depth, e.problem = depth, fmt.Sprintf(format, args...)
+	}
+}

@@ -1,0 +1,364 @@
+// Package model answers one question: by the contract alone, what does a server hold and answer after any history of
+// calls? It is a server in Go, as plain as it can be and written from the contract: the four verbs, and those plain
+// commands by which operators, scripts and vandals touch the same keys.
+package model
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"emq/test/store"
+	"emq/test/wire"
+)
+
+// Clients is how many clients a World has.
+const Clients = 3
+
+// World is all of a server: what it holds, and which database each client has selected.
+type World struct {
+	store.Contents
+	Selected [Clients]int
+	RunID    string
+}
+
+// New is an empty server with that run_id.
+func New(runID string) *World { return &World{Contents: store.New(), RunID: runID} }
+
+// Clone returns a copy that shares nothing.
+func (w *World) Clone() *World {
+	c := *w
+	c.Contents = w.Contents.Clone()
+	return &c
+}
+
+// Clock is what is known of the server's clock during a call: bounds, in ms. Nobody can know the instant itself, so a
+// deadline is taken from the store if it is one that the call can have set there.
+type Clock struct {
+	From, To int64
+	Seen     store.Contents // what the server held later
+}
+
+func (c Clock) deadline(key, id string, ms int64) float64 {
+	for _, db := range c.Seen {
+		if set, ok := db[key].(store.ZSet); ok {
+			if at, ok := set[id]; ok && float64(c.From+ms) <= at && at <= float64(c.To+ms) {
+				return at
+			}
+		}
+	}
+	return float64(c.From + ms)
+}
+
+// Do makes a client's call and returns the reply's bytes. A reply without its line's end is how an error must begin:
+// the rest shows bytes of the caller's.
+func (w *World) Do(client int, args []string, clock Clock) string {
+	db := w.Contents[w.Selected[client]]
+	if v, ok := verbs[args[0]]; ok {
+		return v.run(&call{db: db, runID: w.RunID, clock: clock}, args)
+	}
+	switch args[0] {
+	case "SELECT":
+		w.Selected[client] = atoi(args[1])
+	case "SWAPDB":
+		a, b := atoi(args[1]), atoi(args[2])
+		w.Contents[a], w.Contents[b] = w.Contents[b], w.Contents[a]
+	case "FLUSHALL":
+		w.Contents = store.New()
+	case "FLUSHDB":
+		clear(db)
+	default:
+		return plain(db, args)
+	}
+	return wire.OK
+}
+
+// Matches tells whether a reply is the one that Do returned.
+func Matches(want, got string) bool {
+	if strings.HasSuffix(want, "\r\n") {
+		return want == got
+	}
+	return strings.HasPrefix(got, want)
+}
+
+func atoi(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// verb is a verb by its form in the contract.
+type verb struct {
+	form  string
+	looks string // the keys whose types are checked
+	about string // the key that must not be there under an absent identity
+	empty string // the answer if it is not; "" for a verb that claims the store
+	do    func(*call) string
+}
+
+var verbs = map[string]verb{
+	"EMQ.ENQUEUE":  {"2 row pending id payload", "row pending", "", "", (*call).enqueue},
+	"EMQ.CLAIM":    {"2 pending active rowprefix lease_ms", "pending active", "pending", wire.Empty, (*call).claim},
+	"EMQ.COMPLETE": {"2 active row id token base", "row active pending", "row", wire.Integer(0), (*call).complete},
+	"EMQ.FAIL": {"4 active schedule dead row id token delay_ms max error base", "row active pending schedule dead",
+		"row", wire.Gone, (*call).fail},
+}
+
+// ranges are those of the arguments that are numbers.
+var ranges = map[string][2]int64{"lease_ms": {1, 1<<52 - 1}, "delay_ms": {0, 1<<52 - 1}, "max": {1, 1<<31 - 1}}
+
+// call is one verb under way.
+type call struct {
+	db    store.Keyspace
+	runID string
+	clock Clock
+	arg   map[string]string // by the words of the form
+	q     wire.Queue
+}
+
+// run makes the checks of every verb, in their order, and then the verb.
+func (v verb) run(c *call, args []string) string {
+	form := strings.Fields(v.form)
+	if len(args) != len(form)+1 {
+		return "-ERR wrong number of arguments for '" + args[0] + "' command\r\n"
+	}
+	if args[1] != form[0] {
+		return "-ERR numkeys must be " + form[0] + ", got "
+	}
+	c.arg = map[string]string{}
+	for i, word := range form[1:] {
+		c.arg[word] = args[i+2]
+	}
+	if id, ok := c.arg["id"]; ok && !strings.HasPrefix(id, "JOB") {
+		return wire.Kind
+	}
+	q, _, ok := wire.Split(args[2])
+	if !ok {
+		return "-EMQKEY " + form[1] + " must be "
+	}
+	c.q = q
+	for _, word := range form[1:] {
+		if name, ok := c.names()[word]; ok && c.arg[word] != name {
+			return "-EMQKEY " + word + " must be "
+		}
+	}
+	for _, word := range form[1:] {
+		if r, ok := ranges[word]; ok {
+			if n, ok := integer(c.arg[word]); !ok || n < r[0] || n > r[1] {
+				return "-ERR " + word + " must be an integer from "
+			}
+		}
+	}
+	switch identity := c.db[wire.Identity]; {
+	case identity == nil && v.empty == "":
+	case identity == nil && c.db[c.names()[v.about]] == nil:
+		return v.empty
+	case identity != any(store.String(wire.Wire6)):
+		return "-EMQFENCE {emq}:version is "
+	}
+	for _, word := range strings.Fields(v.looks) {
+		var ok bool
+		switch value := c.db[c.names()[word]]; value.(type) {
+		case nil:
+			ok = true
+		case store.Hash:
+			ok = word == "row"
+		case store.ZSet:
+			ok = word != "row"
+		}
+		if !ok {
+			return wire.WrongType
+		}
+	}
+	return v.do(c)
+}
+
+// names are the exact names that arguments must have, and those of the keys that a verb makes itself.
+func (c *call) names() map[string]string {
+	return map[string]string{
+		"row": c.q.Row(c.arg["id"]), "pending": c.q.Pending(), "active": c.q.Active(), "schedule": c.q.Schedule(),
+		"dead": c.q.Dead(), "rowprefix": c.q.RowPrefix(), "base": c.q.Base(),
+	}
+}
+
+func (c *call) number(word string) int64 {
+	n, _ := integer(c.arg[word])
+	return n
+}
+
+func (c *call) enqueue() string {
+	id, row := c.arg["id"], c.q.Row(c.arg["id"])
+	if c.db[row] != nil {
+		return wire.Integer(0)
+	}
+	c.db[wire.Identity] = store.String(wire.Wire6)
+	c.db[row] = store.Hash{"state": "pending", "attempts": "0", "payload": c.arg["payload"]}
+	add(c.db, c.q.Pending(), id, 0)
+	return wire.Integer(1)
+}
+
+func (c *call) claim() string {
+	for range 100 {
+		id, ok := first(c.db, c.q.Pending())
+		if !ok {
+			return wire.Empty
+		}
+		remove(c.db, c.q.Pending(), id)
+		row, ok := c.db[c.q.Row(id)].(store.Hash)
+		if !ok || !strings.HasPrefix(id, "JOB") || c.elsewhere(id, row) {
+			continue
+		}
+		attempts, ok := integer(row["attempts"])
+		if !ok || attempts > 1<<53-2 {
+			row["state"] = "dead"
+			row["last_error"] = "bad row: attempts is missing or is no integer that can be counted up"
+			if _, ok := c.db[c.q.Dead()].(store.ZSet); ok || c.db[c.q.Dead()] == nil {
+				add(c.db, c.q.Dead(), id, 0)
+			}
+			continue
+		}
+		row["attempts"] = strconv.FormatInt(attempts+1, 10)
+		row["state"] = "active"
+		row["lease_epoch"] = c.runID
+		add(c.db, c.q.Active(), id, c.clock.deadline(c.q.Active(), id, c.number("lease_ms")))
+		payload, ok := row["payload"]
+		if !ok {
+			return wire.Array(wire.Bulk(id), wire.Nil, wire.Integer(attempts+1))
+		}
+		return wire.Claimed(id, payload, attempts+1)
+	}
+	return wire.Empty
+}
+
+// elsewhere tells that the row stands in the set of another state.
+func (c *call) elsewhere(id string, row store.Hash) bool {
+	if row["state"] == "pending" || wire.SetOf[row["state"]] == "" {
+		return false
+	}
+	set, ok := c.db[c.q.Set(row["state"])].(store.ZSet)
+	_, in := set[id]
+	return ok && in
+}
+
+func (c *call) complete() string {
+	row, ok := c.db[c.q.Row(c.arg["id"])].(store.Hash)
+	if !ok {
+		return wire.Integer(0)
+	}
+	if refusal := c.holder(row, "complete"); refusal != "" {
+		return refusal
+	}
+	c.leave()
+	delete(c.db, c.q.Row(c.arg["id"]))
+	c.count(c.q.Completed())
+	return wire.Integer(1)
+}
+
+func (c *call) fail() string {
+	id := c.arg["id"]
+	row, ok := c.db[c.q.Row(id)].(store.Hash)
+	if !ok {
+		return wire.Gone
+	}
+	if refusal := c.holder(row, "retry"); refusal != "" {
+		return refusal
+	}
+	c.leave()
+	delete(row, "lease_epoch")
+	delete(row, "stalled")
+	failures, ok := integer(row["failures"])
+	if !ok || failures > 1<<53-2 {
+		failures = 0
+	}
+	row["failures"] = strconv.FormatInt(failures+1, 10)
+	row["last_error"] = c.arg["error"]
+	if failures+1 >= c.number("max") {
+		row["state"] = "dead"
+		add(c.db, c.q.Dead(), id, 0)
+		c.count(c.q.Failed())
+	} else {
+		row["state"] = "scheduled"
+		add(c.db, c.q.Schedule(), id, c.clock.deadline(c.q.Schedule(), id, c.number("delay_ms")))
+	}
+	return wire.Bulk(row["state"])
+}
+
+// holder refuses whoever does not hold the row's job; "" is the holder.
+func (c *call) holder(row store.Hash, verb string) string {
+	_, lane := row["group"]
+	_, flow := row["parent"]
+	if lane || flow {
+		return "-EMQSCRIPT the row has a "
+	}
+	_, leased := row["lease_epoch"]
+	kept := row["state"] == "active" || row["state"] == "pending" && leased
+	if n, ok := integer(row["attempts"]); !ok || n < 1 || c.arg["token"] != row["attempts"] || !kept {
+		return wire.Stale(verb)
+	}
+	return ""
+}
+
+// leave takes the job out of active, or else out of pending.
+func (c *call) leave() {
+	if !remove(c.db, c.q.Active(), c.arg["id"]) {
+		remove(c.db, c.q.Pending(), c.arg["id"])
+	}
+}
+
+// count adds 1 to a counter that can be counted up.
+func (c *call) count(key string) {
+	if c.db[key] == nil {
+		c.db[key] = store.Hash{}
+	}
+	counter, ok := c.db[key].(store.Hash)
+	if !ok {
+		return
+	}
+	n, text := int64(0), counter["count"]
+	if _, ok := counter["count"]; ok {
+		var err error
+		if n, err = strconv.ParseInt(text, 10, 64); err != nil || strconv.FormatInt(n, 10) != text || n == 1<<63-1 {
+			return
+		}
+	}
+	counter["count"] = strconv.FormatInt(n+1, 10)
+}
+
+// integer reads a number that is spelled as the contract wants it, up to the largest that is exact everywhere.
+func integer(s string) (int64, bool) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil && strconv.FormatInt(n, 10) == s && n >= 0 && n <= 1<<53-1
+}
+
+// first is a set's lowest entry, by score and then by bytes.
+func first(db store.Keyspace, key string) (id string, ok bool) {
+	set, _ := db[key].(store.ZSet)
+	for _, member := range slices.Sorted(maps.Keys(set)) {
+		if !ok || set[member] < set[id] {
+			id, ok = member, true
+		}
+	}
+	return id, ok
+}
+
+func add(db store.Keyspace, key, id string, score float64) {
+	if db[key] == nil {
+		db[key] = store.ZSet{}
+	}
+	db[key].(store.ZSet)[id] = score
+}
+
+// remove takes an entry out of a set; the last one takes the set along.
+func remove(db store.Keyspace, key, id string) bool {
+	set, _ := db[key].(store.ZSet)
+	if _, ok := set[id]; !ok {
+		return false
+	}
+	if delete(set, id); len(set) == 0 {
+		delete(db, key)
+	}
+	return true
+}

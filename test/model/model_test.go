@@ -1,0 +1,141 @@
+package model_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"emq/test/model"
+	"emq/test/store"
+	"emq/test/wire"
+)
+
+// TestHistories runs random histories of several clients on a real server and compares it with the model after every
+// step: each reply, and every key of every database. In half of them nobody damages anything, and nothing may be amiss
+// in the keyspace. A history that fails is shrunk to a short one, which can be kept in testdata.
+func TestHistories(t *testing.T) {
+	r := newRig(t)
+	seed := store.Seed(t)
+	rounds := store.Rounds(t, 160, 5000)
+	for round := range rounds {
+		g := &generator{Rand: rand.New(rand.NewPCG(seed, uint64(round))), wild: round%2 == 1}
+		if h, problem := r.explore(g, 60); problem != "" {
+			t.Logf("round %d: %s", round, problem)
+			report(t, h, r.replay)
+		}
+	}
+	if rounds < 20 {
+		return
+	}
+	for _, answer := range []string{
+		"EMQ.ENQUEUE :1", "EMQ.ENQUEUE :0", "EMQ.ENQUEUE -EMQKIND", "EMQ.ENQUEUE -EMQKEY", "EMQ.ENQUEUE -EMQFENCE",
+		"EMQ.ENQUEUE -WRONGTYPE", "EMQ.CLAIM *3", "EMQ.CLAIM *0", "EMQ.CLAIM -ERR", "EMQ.CLAIM -EMQKEY", "EMQ.CLAIM -EMQFENCE",
+		"EMQ.CLAIM -WRONGTYPE", "EMQ.COMPLETE :1", "EMQ.COMPLETE :0", "EMQ.COMPLETE -EMQSTALE", "EMQ.COMPLETE -EMQSCRIPT",
+		"EMQ.COMPLETE -EMQFENCE", "EMQ.COMPLETE -WRONGTYPE", "EMQ.FAIL $9", "EMQ.FAIL $4", "EMQ.FAIL -EMQSTALE",
+		"EMQ.FAIL -EMQSCRIPT", "EMQ.FAIL -EMQFENCE", "EMQ.FAIL -WRONGTYPE",
+	} {
+		require.NotZero(t, r.answers[answer], "no history had the answer %s", answer)
+	}
+}
+
+// explore makes up a history step by step and returns how it went wrong, or "".
+func (r *rig) explore(g *generator, steps int) (h history, problem string) {
+	r.t.Helper()
+	defer func() { // a server that went away ends the test here
+		if r.t.Failed() {
+			r.t.Logf("the history that was under way:\n\n%s", h)
+		}
+	}()
+	g.w = r.reset()
+	for range steps {
+		s := g.step()
+		h = append(h, s)
+		if g.w, problem = r.step(g.w, s); problem != "" {
+			return h, problem
+		}
+		for db := range g.w.Contents {
+			if !g.wild {
+				require.Empty(r.t, g.w.Contents[db].Check(wire.Wire6), "the keyspace of database %d", db)
+			}
+		}
+	}
+	return h, ""
+}
+
+// report ends the test with a short history that goes wrong.
+func report(t *testing.T, h history, replay func(history) string) {
+	t.Helper()
+	problem := ""
+	fails := func(h history) bool {
+		for range 3 { // what depends on the order of clients does not fail at every turn
+			if p := replay(h); p != "" {
+				problem = p
+				return true
+			}
+		}
+		return false
+	}
+	if !fails(h) {
+		require.Fail(t, "a history failed, but not again", "\n\n%s", h)
+	}
+	h = shrink(h, fails)
+	require.Fail(t, "the server differs from the model", "\n\n%s%s", h, problem)
+}
+
+// TestKept replays the histories that once failed, or that show something.
+func TestKept(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.history")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	r := newRig(t)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		h := parse(string(text))
+		require.NotEmpty(t, h, file)
+		assert.Empty(t, r.replay(h), file)
+	}
+}
+
+// TestFindsADifference gives the model another run_id than the server's: histories must find that out, and shrink to
+// the two calls that show it.
+func TestFindsADifference(t *testing.T) {
+	r := newRig(t)
+	r.runID = "another"
+	g := &generator{Rand: rand.New(rand.NewPCG(1, 1))}
+	h, problem := r.explore(g, 1000)
+	require.Contains(t, problem, "lease_epoch=another")
+	h = shrink(h, func(h history) bool { return r.replay(h) != "" })
+	require.Len(t, h, 2)
+	require.Equal(t, "EMQ.ENQUEUE", h[0][0].args[0])
+	require.Equal(t, "EMQ.CLAIM", h[1][0].args[0])
+}
+
+// The model is what histories are checked by, so its own rarest rule is checked here: a race has several outcomes, and
+// the model allows each of them and no other.
+func TestRace(t *testing.T) {
+	q := wire.Queue("q")
+	w := model.New("run")
+	require.Equal(t, wire.Integer(1), w.Do(0, q.Enqueue("JOB1", "x"), model.Clock{}))
+	won := [model.Clients][]answered{
+		{{q.Claim(1), wire.Claimed("JOB1", "x", 1)}}, {{q.Claim(1), wire.Empty}},
+	}
+	seen := w.Clone()
+	seen.Do(0, q.Claim(1), model.Clock{})
+	explain := func(todo [model.Clients][]answered) *model.World {
+		e := explanation{clock: model.Clock{Seen: seen.Contents}}
+		return e.order(w, todo, 0)
+	}
+	require.NotNil(t, explain(won))
+	won[0], won[1] = won[1], won[0]
+	require.NotNil(t, explain(won))
+	won[1][0].reply = wire.Empty
+	require.Nil(t, explain(won), "somebody must have won")
+	won[0][0].reply = wire.Claimed("JOB1", "x", 1)
+	won[1][0].reply = wire.Claimed("JOB1", "x", 2)
+	require.Nil(t, explain(won), "not both can have won")
+}
