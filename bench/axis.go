@@ -57,10 +57,11 @@ func axisNamed(name string) (axis, bool) {
 	return axis{}, false
 }
 
+// axisNames are all that -axis takes; "memory" is no axis but is chosen like one.
 func axisNames() string {
-	names := make([]string, len(axes))
-	for i, a := range axes {
-		names[i] = a.Name
+	names := []string{}
+	for _, a := range axes {
+		names = append(names, a.Name)
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(append(names, "memory"), ", ")
 }

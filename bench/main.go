@@ -24,7 +24,7 @@ import (
 )
 
 func main() {
-	only := flag.String("axis", "", "measure these axes alone, separated by commas; "+axisNames())
+	only := flag.String("axis", "", "measure these axes alone, separated by commas: "+axisNames())
 	who := flag.String("only", "", "run one executor alone, to profile it: scripts, native or floor; no ratios then")
 	pairs := flag.Int("pairs", 15, "how many times each executor is measured on an axis")
 	quick := flag.Bool("quick", false, "fewer pairs, and no backlog of a million")
@@ -48,21 +48,23 @@ func main() {
 
 // plan is what one run of the program does.
 type plan struct {
-	axes    []axis
-	who     []*executor
-	pairs   int
-	out     string
-	modules modules
+	axes       []axis
+	who        []*executor
+	pairs      int
+	memory     bool // measure bytes per job as well
+	memoryJobs int
+	out        string
+	modules    modules
 }
 
 func newPlan(only, who string, pairs int, quick bool, out string) (*plan, error) {
-	p := &plan{axes: axes, who: executors, pairs: pairs, out: out}
+	p := &plan{axes: axes, who: executors, pairs: pairs, memory: who == "", memoryJobs: 100_000, out: out}
 	if pairs < 1 {
 		return nil, errors.New("-pairs is at least 1")
 	}
 	if quick {
-		p.pairs = min(pairs, 3)
-		p.axes = p.axes[:0:0]
+		p.pairs, p.memoryJobs = min(pairs, 3), 20_000
+		p.axes = nil
 		for _, a := range axes {
 			if a.Backlog < 1_000_000 {
 				p.axes = append(p.axes, a)
@@ -70,8 +72,12 @@ func newPlan(only, who string, pairs int, quick bool, out string) (*plan, error)
 		}
 	}
 	if only != "" {
-		p.axes = p.axes[:0:0]
+		p.axes, p.memory = nil, false
 		for name := range strings.SplitSeq(only, ",") {
+			if name == "memory" {
+				p.memory = true
+				continue
+			}
 			a, ok := axisNamed(name)
 			if !ok {
 				return nil, fmt.Errorf("no axis %q; there are %s", name, axisNames())
@@ -109,7 +115,7 @@ func (p *plan) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
-	err = errors.Join(err, r.write(p.out))
+	err = errors.Join(err, r.write(p.out), r.plots(p.out))
 	r.print(os.Stdout)
 	return err
 }
@@ -119,6 +125,9 @@ func (p *plan) measure(ctx context.Context, r *report) error {
 		if err := p.measureAxis(ctx, a, r); err != nil {
 			return fmt.Errorf("axis %s: %w", a.Name, err)
 		}
+	}
+	if p.memory {
+		return p.measureMemory(ctx, r)
 	}
 	return nil
 }
@@ -133,7 +142,9 @@ func (p *plan) measureAxis(ctx context.Context, a axis, r *report) (err error) {
 	if len(p.who) == 1 {
 		fmt.Fprintf(os.Stderr, "the server's pid is %d\n", b.server.Pid())
 	}
-	r.Module, r.Server = b.versions(ctx)
+	if err := r.identify(ctx, b.server); err != nil {
+		return err
+	}
 	result := r.begin(a)
 	for pair := range p.pairs + 1 { // the first warms up and does not count
 		for i := range p.who {

@@ -11,16 +11,19 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"emq/test/valkey"
 )
 
 // report is all that a run has found, as it is written to disk.
 type report struct {
-	Time   time.Time `json:"time"`
-	Host   host      `json:"host"`
-	Server string    `json:"server"`
-	Module string    `json:"module"`
-	Pairs  int       `json:"pairs"`
-	Axes   []*result `json:"axes"`
+	Time   time.Time    `json:"time"`
+	Host   host         `json:"host"`
+	Server string       `json:"server"`
+	Module string       `json:"module"`
+	Pairs  int          `json:"pairs"`
+	Axes   []*result    `json:"axes"`
+	Memory []*footprint `json:"memory,omitempty"`
 }
 
 type host struct {
@@ -53,10 +56,11 @@ var (
 		{"p95", func(l *leg) float64 { return l.P95 }},
 		{"p99", func(l *leg) float64 { return l.P99 }},
 		{"enqueue", func(l *leg) float64 { return l.Enqueue }},
-		{"claim", func(l *leg) float64 { return l.Claim }},
+		claimTime,
 		{"complete", func(l *leg) float64 { return l.Complete }},
 		{"fail", func(l *leg) float64 { return l.Fail }},
 	}
+	claimTime     = metric{"claim", func(l *leg) float64 { return l.Claim }}
 	generatorBusy = metric{"generator", func(l *leg) float64 { return l.Generator }}
 )
 
@@ -64,6 +68,26 @@ func newReport(p *plan) *report {
 	return &report{Time: time.Now().UTC().Truncate(time.Second), Pairs: p.pairs, Host: host{
 		CPU: cpuModel(), Cores: runtime.NumCPU(), Kernel: firstLine("/proc/sys/kernel/osrelease"), Go: runtime.Version(),
 	}}
+}
+
+func (r *report) axis(name string) *result {
+	for _, a := range r.Axes {
+		if a.Axis.Name == name {
+			return a
+		}
+	}
+	return nil
+}
+
+// growth are the axes that differ in the backlog alone, if there are several.
+func (r *report) growth() []*result {
+	var g []*result
+	for _, name := range []string{"base", "backlog100k", "backlog1m"} {
+		if a := r.axis(name); a != nil {
+			g = append(g, a)
+		}
+	}
+	return g
 }
 
 func (r *report) begin(a axis) *result {
@@ -89,16 +113,16 @@ func (r *result) median(executor string, m metric) float64 {
 	return 0
 }
 
-// compare sets the native verbs against another executor.
-func (r *result) compare(other string, m metric) (bound, bool) {
-	ours, theirs := r.values(native.Name, m), r.values(other, m)
-	n := min(len(ours), len(theirs))
+// compare sets one executor against another, pair by pair.
+func (r *result) compare(one, other string, m metric) (bound, bool) {
+	over, under := r.values(one, m), r.values(other, m)
+	n := min(len(over), len(under))
 	if n == 0 {
 		return bound{}, false
 	}
 	ratios := make([]float64, n)
 	for i := range ratios {
-		ratios[i] = ours[i] / theirs[i]
+		ratios[i] = over[i] / under[i]
 	}
 	return bootstrap(ratios), true
 }
@@ -110,7 +134,7 @@ func (r *report) summarize() {
 		a.Ratios = map[string]map[string]bound{}
 		for _, other := range others {
 			for _, m := range metrics {
-				if b, ok := a.compare(other, m); ok {
+				if b, ok := a.compare(native.Name, other, m); ok {
 					if a.Ratios[other] == nil {
 						a.Ratios[other] = map[string]bound{}
 					}
@@ -136,7 +160,7 @@ func (r *report) write(folder string) error {
 
 // print writes the tables: the ratios first, since they alone carry over to another machine.
 func (r *report) print(to io.Writer) {
-	if len(r.Axes) == 0 || len(r.Axes[0].Legs) == 0 {
+	if len(r.Axes)+len(r.Memory) == 0 {
 		return
 	}
 	fmt.Fprintf(to, "\n%s\n%s\n%s, %d cores, Linux %s, %s; %d pairs\n", r.Module, r.Server, r.Host.CPU, r.Host.Cores, r.Host.Kernel, r.Host.Go, r.Pairs)
@@ -148,6 +172,8 @@ func (r *report) print(to io.Writer) {
 		r.printRatios(to, other, perCommand)
 	}
 	r.printFigures(to)
+	r.printGrowth(to)
+	r.printMemory(to)
 }
 
 func table(to io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(to, 0, 0, 2, ' ', 0) }
@@ -176,6 +202,9 @@ func (r *report) printRatios(to io.Writer, other string, shown []metric) {
 }
 
 func (r *report) printFigures(to io.Writer) {
+	if len(r.Axes) == 0 {
+		return
+	}
 	fmt.Fprint(to, "\nmedians: server time per command and per job, processor time per job, latency of a pipeline, all in µs\n\n")
 	w := table(to)
 	defer w.Flush()
@@ -203,20 +232,41 @@ func (r *report) printFigures(to io.Writer) {
 	}
 }
 
-// versions are what the server and the module say of themselves.
-func (b *bed) versions(ctx context.Context) (module, server string) {
-	for line := range strings.SplitSeq(b.server.Log(), "\n") {
+// printGrowth sets what a claim takes with a large backlog against what it takes with a small one.
+func (r *report) printGrowth(to io.Writer) {
+	g := r.growth()
+	if len(g) < 2 {
+		return
+	}
+	fmt.Fprintf(to, "\nserver time of a claim, against that on axis %s\n\n", g[0].Axis.Name)
+	w := table(to)
+	defer w.Flush()
+	for _, e := range executors {
+		fmt.Fprintf(w, "\t%s", e.Name)
+	}
+	fmt.Fprintln(w)
+	for _, a := range g[1:] {
+		fmt.Fprint(w, a.Axis.Name)
+		for _, e := range executors {
+			fmt.Fprintf(w, "\t%.2f", a.median(e.Name, claimTime)/g[0].median(e.Name, claimTime))
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// identify has the server and the module say what they are.
+func (r *report) identify(ctx context.Context, s *valkey.Server) error {
+	for line := range strings.SplitSeq(s.Log(), "\n") {
 		if _, said, ok := strings.Cut(line, "<emq> emq "); ok {
-			module = "emq " + strings.TrimSpace(strings.Split(said, ", on Valkey")[0])
+			said, _, _ = strings.Cut(said, ", on Valkey")
+			r.Module = "emq " + said
 		}
 	}
-	for _, c := range b.control {
-		info, err := c.Info(ctx, "server", "memory").Result()
-		if err == nil {
-			return module, fmt.Sprintf("Valkey %s, %s, %s", infoField(info, "valkey_version"), infoField(info, "mem_allocator"), infoField(info, "multiplexing_api"))
-		}
-	}
-	return module, ""
+	c := control(s, 0)
+	defer c.Close()
+	info, err := c.Info(ctx, "server", "memory").Result()
+	r.Server = fmt.Sprintf("Valkey %s, %s, %s", infoField(info, "valkey_version"), infoField(info, "mem_allocator"), infoField(info, "multiplexing_api"))
+	return err
 }
 
 func cpuModel() string {
