@@ -64,30 +64,30 @@ func TestBrokenEntries(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			st := s.fresh(t)
-			st.given(tt.given...)
-			st.given("ZADD emq:{q}:pending 0 " + tt.id)
+			st.Must(tt.given...)
+			st.Must("ZADD emq:{q}:pending 0 " + tt.id)
 			st.put(good, "JOB1", "pending", "attempts", "0")
 			st.damaged(tt.broken...)
-			before := st.do("DEBUG", "DIGEST-VALUE", row)
+			before := st.Do("DEBUG", "DIGEST-VALUE", row)
 
 			want := claimed("JOB1", "x", 1)
 			if tt.fate == handedOut {
 				want = claimed("JOB0", "x", 4)
 			}
-			o := st.effects(want, good.claim(30000)...)
+			o := st.effects(want, good.Claim(30000)...)
 
-			require.NotContains(t, st.members(good.pending()), words(tt.id)[0])
+			require.NotContains(t, st.members(good.Pending()), words(tt.id)[0])
 			switch tt.fate {
 			case droppedOnly:
-				require.Equal(t, before, st.do("DEBUG", "DIGEST-VALUE", row), "the row is left alone")
-				require.Equal(t, show([]string{"ZREM", good.pending(), words(tt.id)[0]}), o.stream[1])
+				require.Equal(t, before, st.Do("DEBUG", "DIGEST-VALUE", row), "the row is left alone")
+				require.Equal(t, show([]string{"ZREM", good.Pending(), words(tt.id)[0]}), o.stream[1])
 			case isDead, deadNoEntry:
 				fields := st.row(good, "JOB0")
 				require.Equal(t, "dead", fields["state"])
 				require.Contains(t, fields["last_error"], "attempts", "the reason is told")
 				require.Equal(t, "x", fields["payload"], "the payload is kept")
 				if tt.fate == isDead {
-					require.Equal(t, int64(0), st.score(good.dead(), "JOB0"))
+					require.Equal(t, int64(0), st.score(good.Dead(), "JOB0"))
 				}
 				st.reply(integer(0), "EXISTS emq:{q}:metrics:failed")
 			case handedOut:
@@ -103,25 +103,25 @@ func TestExpiredRows(t *testing.T) {
 	st.put(good, "JOB0", "pending", "attempts", "0")
 	st.put(good, "JOB1", "pending", "attempts", "0")
 	st.put(good, "JOB2", "active", "attempts", "1")
-	st.given("DEBUG SET-ACTIVE-EXPIRE 0", "PEXPIRE emq:{q}:job:JOB0 1", "PEXPIRE emq:{q}:job:JOB2 1", "DEBUG SLEEP 0.01")
+	st.Must("DEBUG SET-ACTIVE-EXPIRE 0", "PEXPIRE emq:{q}:job:JOB0 1", "PEXPIRE emq:{q}:job:JOB2 1", "DEBUG SLEEP 0.01")
 	require.Equal(t, "1", st.take(good, "JOB1"))
-	require.Equal(t, integer(0), st.do(good.complete("JOB2", "1")...))
+	require.Equal(t, integer(0), st.Do(good.Complete("JOB2", "1")...))
 	st.damaged("emq:{q}:active: JOB2 has no row")
-	require.Equal(t, integer(1), st.do(good.enqueue("JOB0", "new")...))
-	require.Equal(t, claimed("JOB0", "new", 1), st.do(good.claim(1000)...))
+	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB0", "new")...))
+	require.Equal(t, claimed("JOB0", "new", 1), st.Do(good.Claim(1000)...))
 }
 
 // One call passes over at most 100 broken entries; the next goes on.
 func TestTheBoundOfBrokenEntries(t *testing.T) {
 	s := witnessed(t)
-	kinds := map[string]func(st *store, id string){
-		"without rows": func(*store, string) {},
-		"bad rows": func(st *store, id string) {
-			require.Equal(st.t, integer(2), st.do("HSET", good.row(id), "state", "pending", "payload", "x"))
+	kinds := map[string]func(st *fixture, id string){
+		"without rows": func(*fixture, string) {},
+		"bad rows": func(st *fixture, id string) {
+			require.Equal(st.t, integer(2), st.Do("HSET", good.Row(id), "state", "pending", "payload", "x"))
 		},
-		"in other sets": func(st *store, id string) {
-			require.Equal(st.t, integer(2), st.do("HSET", good.row(id), "state", "scheduled", "attempts", "1"))
-			require.Equal(st.t, integer(1), st.do("ZADD", good.schedule(), "9", id))
+		"in other sets": func(st *fixture, id string) {
+			require.Equal(st.t, integer(2), st.Do("HSET", good.Row(id), "state", "scheduled", "attempts", "1"))
+			require.Equal(st.t, integer(1), st.Do("ZADD", good.Schedule(), "9", id))
 		},
 	}
 	for kind, prepare := range kinds {
@@ -130,17 +130,17 @@ func TestTheBoundOfBrokenEntries(t *testing.T) {
 				st := s.fresh(t)
 				for i := range n {
 					id := fmt.Sprintf("JOB%04d", i)
-					require.Equal(t, integer(1), st.do("ZADD", good.pending(), "0", id))
+					require.Equal(t, integer(1), st.Do("ZADD", good.Pending(), "0", id))
 					prepare(st, id)
 				}
 				st.put(good, "JOB9999", "pending", "attempts", "0")
 				left := n
 				for ; left >= 100; left -= 100 {
-					st.effects(empty, good.claim(1000)...)
-					require.Equal(t, left-100+1, len(st.members(good.pending())), "100 entries are dealt with in one call")
+					st.effects(empty, good.Claim(1000)...)
+					require.Equal(t, left-100+1, len(st.members(good.Pending())), "100 entries are dealt with in one call")
 				}
-				st.effects(claimed("JOB9999", "x", 1), good.claim(1000)...)
-				require.Empty(t, st.members(good.pending()))
+				st.effects(claimed("JOB9999", "x", 1), good.Claim(1000)...)
+				require.Empty(t, st.members(good.Pending()))
 			})
 		}
 	}
@@ -149,23 +149,23 @@ func TestTheBoundOfBrokenEntries(t *testing.T) {
 // A payload that is not there is nil, and stays so.
 func TestMissingPayload(t *testing.T) {
 	st := open(t)
-	st.given("HSET emq:{q}:job:JOB1 state pending attempts 0 data x", "ZADD emq:{q}:pending 0 JOB1")
-	require.Equal(t, array(bulk("JOB1"), nothing, integer(1)), st.do(good.claim(1000)...))
-	require.Equal(t, integer(1), st.do(good.complete("JOB1", "1")...))
+	st.Must("HSET emq:{q}:job:JOB1 state pending attempts 0 data x", "ZADD emq:{q}:pending 0 JOB1")
+	require.Equal(t, array(bulk("JOB1"), nothing, integer(1)), st.Do(good.Claim(1000)...))
+	require.Equal(t, integer(1), st.Do(good.Complete("JOB1", "1")...))
 }
 
 // Rows and sets in every encoding that the server has for them.
 func TestEncodings(t *testing.T) {
 	st := open(t)
 	for i, config := range []string{"1", "512"} {
-		st.given("CONFIG SET hash-max-listpack-entries "+config, "CONFIG SET zset-max-listpack-entries "+config)
+		st.Must("CONFIG SET hash-max-listpack-entries "+config, "CONFIG SET zset-max-listpack-entries "+config)
 		for j := range 20 {
 			id := "JOB" + strconv.Itoa(i) + strconv.Itoa(j+10)
-			require.Equal(t, integer(1), st.do(good.enqueue(id, "x")...))
+			require.Equal(t, integer(1), st.Do(good.Enqueue(id, "x")...))
 		}
 		for range 20 {
-			job := value(st.do(good.claim(1000)...)).([]any)
-			require.Equal(t, integer(1), st.do(good.complete(job[0].(string), "1")...))
+			job := value(st.Do(good.Claim(1000)...)).([]any)
+			require.Equal(t, integer(1), st.Do(good.Complete(job[0].(string), "1")...))
 		}
 	}
 	st.reply(bulk("40"), "HGET emq:{q}:metrics:completed count")

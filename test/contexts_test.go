@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"emq/test/wire"
 )
 
 // The four verbs inside a transaction: all of it is one unit, and refusals do not stop the rest.
@@ -14,16 +16,16 @@ func TestInTransaction(t *testing.T) {
 	s := witnessed(t)
 	st := s.bare(t)
 	commands := [][]string{
-		good.enqueue("JOB1", "x"), good.enqueue("JOB1", "x"), good.enqueue("XYZ", "x"), good.claim(30000),
-		good.complete("JOB1", "2"), good.fail("JOB1", "1", 1000, 1, "why"), good.claim(30000), good.complete("JOB2", "1"),
+		good.Enqueue("JOB1", "x"), good.Enqueue("JOB1", "x"), good.Enqueue("XYZ", "x"), good.Claim(30000),
+		good.Complete("JOB1", "2"), good.Fail("JOB1", "1", 1000, 1, "why"), good.Claim(30000), good.Complete("JOB2", "1"),
 	}
 	o := st.observe(func() {
-		st.given("MULTI")
+		st.Must("MULTI")
 		for _, args := range commands {
-			require.Equal(t, "+QUEUED\r\n", st.do(args...))
+			require.Equal(t, "+QUEUED\r\n", st.Do(args...))
 		}
 		require.Equal(t, array(integer(1), integer(0), "-EMQKIND job id must be JOB-namespaced\r\n", claimed("JOB1", "x", 1),
-			stale("complete"), bulk("dead"), empty, integer(0)), st.do("EXEC"))
+			stale("complete"), bulk("dead"), empty, integer(0)), st.Do("EXEC"))
 	})
 	st.streamed(o, atomically(
 		"SET {emq}:version echomq:6.0.0 NX", rowPending, addPending,
@@ -37,58 +39,58 @@ func TestInTransaction(t *testing.T) {
 func TestWatch(t *testing.T) {
 	s := start(t, withModule())
 	changed := map[string]string{
-		"the row":      good.row("JOB1"),
-		"pending":      good.pending(),
+		"the row":      good.Row("JOB1"),
+		"pending":      good.Pending(),
 		"the identity": identity,
 	}
 	for what, key := range changed {
 		t.Run(what+" changed", func(t *testing.T) {
 			st, other := s.bare(t), s.dial(t)
-			st.given("WATCH "+key, "MULTI")
-			require.Equal(t, "+QUEUED\r\n", st.do(good.enqueue("JOB2", "x")...))
-			require.Equal(t, integer(1), other.do(good.enqueue("JOB1", "x")...))
+			st.Must("WATCH "+key, "MULTI")
+			require.Equal(t, "+QUEUED\r\n", st.Do(good.Enqueue("JOB2", "x")...))
+			require.Equal(t, integer(1), other.Do(good.Enqueue("JOB1", "x")...))
 			st.reply("*-1\r\n", "EXEC")
 			st.reply(integer(0), "EXISTS emq:{q}:job:JOB2")
 		})
 	}
 	t.Run("nothing changed", func(t *testing.T) {
 		st, other := s.fresh(t), s.dial(t)
-		require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
+		require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
 		require.Equal(t, "1", st.take(good, "JOB1"))
-		st.given("WATCH " + strings.Join([]string{good.row("JOB1"), good.active(), good.pending(), good.completed(), identity}, " "))
-		require.Equal(t, integer(0), other.do(good.enqueue("JOB1", "x")...))
-		require.Equal(t, stale("complete"), other.do(good.complete("JOB1", "9")...))
-		require.Equal(t, stale("retry"), other.do(good.fail("JOB1", "9", 0, 1, "why")...))
-		require.Equal(t, empty, other.do(good.claim(1000)...))
-		st.given("MULTI")
-		require.Equal(t, "+QUEUED\r\n", st.do(good.complete("JOB1", "1")...))
-		require.Equal(t, array(integer(1)), st.do("EXEC"))
+		st.Must("WATCH " + strings.Join([]string{good.Row("JOB1"), good.Active(), good.Pending(), good.Completed(), identity}, " "))
+		require.Equal(t, integer(0), other.Do(good.Enqueue("JOB1", "x")...))
+		require.Equal(t, stale("complete"), other.Do(good.Complete("JOB1", "9")...))
+		require.Equal(t, stale("retry"), other.Do(good.Fail("JOB1", "9", 0, 1, "why")...))
+		require.Equal(t, empty, other.Do(good.Claim(1000)...))
+		st.Must("MULTI")
+		require.Equal(t, "+QUEUED\r\n", st.Do(good.Complete("JOB1", "1")...))
+		require.Equal(t, array(integer(1)), st.Do("EXEC"))
 	})
 }
 
 // The four verbs from a script, with call and with pcall.
 func TestFromScript(t *testing.T) {
 	s := witnessed(t)
-	call := func(st *store, function string, args []string) string {
-		return st.do(append([]string{"EVAL", "return redis." + function + "(unpack(ARGV))", "0"}, args...)...)
+	call := func(st *fixture, function string, args []string) string {
+		return st.Do(append([]string{"EVAL", "return redis." + function + "(unpack(ARGV))", "0"}, args...)...)
 	}
 	for _, function := range []string{"call", "pcall"} {
 		t.Run(function, func(t *testing.T) {
 			st := s.bare(t)
-			require.Equal(t, integer(1), call(st, function, good.enqueue("JOB1", "x")))
-			require.Equal(t, integer(0), call(st, function, good.enqueue("JOB1", "x")))
-			require.Equal(t, claimed("JOB1", "x", 1), call(st, function, good.claim(1000)))
-			require.Equal(t, empty, call(st, function, good.claim(1000)))
-			require.Equal(t, bulk("scheduled"), call(st, function, good.fail("JOB1", "1", 0, 2, "why")))
+			require.Equal(t, integer(1), call(st, function, good.Enqueue("JOB1", "x")))
+			require.Equal(t, integer(0), call(st, function, good.Enqueue("JOB1", "x")))
+			require.Equal(t, claimed("JOB1", "x", 1), call(st, function, good.Claim(1000)))
+			require.Equal(t, empty, call(st, function, good.Claim(1000)))
+			require.Equal(t, bulk("scheduled"), call(st, function, good.Fail("JOB1", "1", 0, 2, "why")))
 			st.move(good, "JOB1", "scheduled", "pending")
-			require.Equal(t, claimed("JOB1", "x", 2), call(st, function, good.claim(1000)))
-			require.Equal(t, integer(1), call(st, function, good.complete("JOB1", "2")))
-			require.Equal(t, integer(0), call(st, function, good.complete("JOB1", "2")))
+			require.Equal(t, claimed("JOB1", "x", 2), call(st, function, good.Claim(1000)))
+			require.Equal(t, integer(1), call(st, function, good.Complete("JOB1", "2")))
+			require.Equal(t, integer(0), call(st, function, good.Complete("JOB1", "2")))
 			for want, args := range map[string][]string{
-				"EMQKIND job id must be JOB-namespaced": good.enqueue("XYZ", "x"),
-				"EMQKEY ":                               with(good.enqueue("JOB1", "x"), 3, "other"),
-				"EMQSTALE job gone":                     good.fail("JOB1", "2", 0, 2, "why"),
-				"ERR ":                                  good.claim(0),
+				"EMQKIND job id must be JOB-namespaced": good.Enqueue("XYZ", "x"),
+				"EMQKEY ":                               with(good.Enqueue("JOB1", "x"), 3, "other"),
+				"EMQSTALE job gone":                     good.Fail("JOB1", "2", 0, 2, "why"),
+				"ERR ":                                  good.Claim(0),
 			} {
 				st.unchanged(func() {
 					reply := call(st, function, args)
@@ -100,20 +102,20 @@ func TestFromScript(t *testing.T) {
 	t.Run("an error is a table for pcall", func(t *testing.T) {
 		st := s.fresh(t)
 		script := "local r = redis.pcall(unpack(ARGV)) return r.err"
-		require.Equal(t, bulk("EMQSTALE job gone"), st.do(append([]string{"EVAL", script, "0"}, good.fail("JOB1", "1", 0, 1, "why")...)...))
+		require.Equal(t, bulk("EMQSTALE job gone"), st.Do(append([]string{"EVAL", script, "0"}, good.Fail("JOB1", "1", 0, 1, "why")...)...))
 	})
 	t.Run("nil is false", func(t *testing.T) {
 		st := s.fresh(t)
-		st.given("HSET emq:{q}:job:JOB1 state pending attempts 0", "ZADD emq:{q}:pending 0 JOB1")
+		st.Must("HSET emq:{q}:job:JOB1 state pending attempts 0", "ZADD emq:{q}:pending 0 JOB1")
 		script := "local r = redis.call(unpack(ARGV)) return {r[1], tostring(r[2]), r[3]}"
-		require.Equal(t, array(bulk("JOB1"), bulk("false"), integer(1)), st.do(append([]string{"EVAL", script, "0"}, good.claim(1000)...)...))
+		require.Equal(t, array(bulk("JOB1"), bulk("false"), integer(1)), st.Do(append([]string{"EVAL", script, "0"}, good.Claim(1000)...)...))
 	})
 	t.Run("a script that is not to write", func(t *testing.T) {
 		st := s.fresh(t)
 		script := "#!lua flags=no-writes\nreturn redis.call(unpack(ARGV))"
 		for verb, args := range verbsOn(good) {
 			st.unchanged(func() {
-				reply := st.do(append([]string{"EVAL", script, "0"}, args...)...)
+				reply := st.Do(append([]string{"EVAL", script, "0"}, args...)...)
 				require.True(t, strings.HasPrefix(reply, "-ERR Write commands are not allowed"), "%s: %q", verb, reply)
 			})
 		}
@@ -122,7 +124,7 @@ func TestFromScript(t *testing.T) {
 		st := s.fresh(t)
 		script := "redis.call('EMQ.ENQUEUE','2','emq:{q}:job:JOB1','emq:{q}:pending','JOB1','x') " +
 			"return redis.call('EMQ.CLAIM','2','emq:{q}:pending','emq:{q}:active','emq:{q}:job:','30000')"
-		o := st.observe(func() { require.Equal(t, claimed("JOB1", "x", 1), st.do("EVAL", script, "0")) })
+		o := st.observe(func() { require.Equal(t, claimed("JOB1", "x", 1), st.Do("EVAL", script, "0")) })
 		st.streamed(o, atomically(rowPending, addPending, zremPending, "HSET emq:{q}:job:JOB1 state active attempts 1 lease_epoch RUN", grantAndKeep))
 	})
 }
@@ -131,22 +133,22 @@ func TestFromScript(t *testing.T) {
 // long the unit takes.
 func TestOneNowForAUnit(t *testing.T) {
 	s := start(t, withModule())
-	prepare := func(t *testing.T) *store {
+	prepare := func(t *testing.T) *fixture {
 		st := s.fresh(t)
-		require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
-		require.Equal(t, integer(1), st.do(good.enqueue("JOB2", "x")...))
+		require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
+		require.Equal(t, integer(1), st.Do(good.Enqueue("JOB2", "x")...))
 		return st
 	}
-	same := func(st *store) {
-		require.Equal(st.t, st.score(good.active(), "JOB1"), st.score(good.active(), "JOB2"))
+	same := func(st *fixture) {
+		require.Equal(st.t, st.score(good.Active(), "JOB1"), st.score(good.Active(), "JOB2"))
 	}
 	t.Run("transaction", func(t *testing.T) {
 		st := prepare(t)
-		st.given("MULTI")
-		for _, args := range [][]string{good.claim(30000), {"DEBUG", "SLEEP", "0.02"}, good.claim(30000)} {
-			require.Equal(t, "+QUEUED\r\n", st.do(args...))
+		st.Must("MULTI")
+		for _, args := range [][]string{good.Claim(30000), {"DEBUG", "SLEEP", "0.02"}, good.Claim(30000)} {
+			require.Equal(t, "+QUEUED\r\n", st.Do(args...))
 		}
-		require.NotContains(t, st.do("EXEC"), "-ERR")
+		require.NotContains(t, st.Do("EXEC"), "-ERR")
 		same(st)
 	})
 	t.Run("script", func(t *testing.T) {
@@ -154,7 +156,7 @@ func TestOneNowForAUnit(t *testing.T) {
 		script := `redis.call(unpack(ARGV))
 			local t0 = os.clock() while os.clock() < t0 + 0.02 do end
 			return redis.call(unpack(ARGV))`
-		require.Equal(t, claimed("JOB2", "x", 1), st.do(append([]string{"EVAL", script, "0"}, good.claim(30000)...)...))
+		require.Equal(t, claimed("JOB2", "x", 1), st.Do(append([]string{"EVAL", script, "0"}, good.Claim(30000)...)...))
 		same(st)
 	})
 }
@@ -164,17 +166,17 @@ func TestProtocolVersions(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)
 	two, three := s.dial(t), s.dial3(t)
-	st.given("HSET emq:{q}:job:JOB1 state pending attempts 0", "ZADD emq:{q}:pending 0 JOB1",
+	st.Must("HSET emq:{q}:job:JOB1 state pending attempts 0", "ZADD emq:{q}:pending 0 JOB1",
 		"HSET emq:{q}:job:JOB2 state pending attempts 0", "ZADD emq:{q}:pending 0 JOB2")
-	require.Equal(t, "*3\r\n$4\r\nJOB1\r\n$-1\r\n:1\r\n", two.do(good.claim(1000)...))
-	require.Equal(t, "*3\r\n$4\r\nJOB2\r\n_\r\n:1\r\n", three.do(good.claim(1000)...))
-	for _, c := range []*conn{two, three} {
-		require.Equal(t, "*0\r\n", c.do(good.claim(1000)...))
-		require.Equal(t, gone, c.do(good.fail("JOB3", "1", 0, 1, "why")...))
+	require.Equal(t, "*3\r\n$4\r\nJOB1\r\n$-1\r\n:1\r\n", two.Do(good.Claim(1000)...))
+	require.Equal(t, "*3\r\n$4\r\nJOB2\r\n_\r\n:1\r\n", three.Do(good.Claim(1000)...))
+	for _, c := range []*wire.Conn{two, three} {
+		require.Equal(t, "*0\r\n", c.Do(good.Claim(1000)...))
+		require.Equal(t, gone, c.Do(good.Fail("JOB3", "1", 0, 1, "why")...))
 	}
-	require.Equal(t, "$9\r\nscheduled\r\n", two.do(good.fail("JOB1", "1", 0, 9, "why")...))
-	require.Equal(t, "$9\r\nscheduled\r\n", three.do(good.fail("JOB2", "1", 0, 9, "why")...))
-	require.Equal(t, "+OK\r\n", three.do("CLIENT", "REPLY", "ON"))
+	require.Equal(t, "$9\r\nscheduled\r\n", two.Do(good.Fail("JOB1", "1", 0, 9, "why")...))
+	require.Equal(t, "$9\r\nscheduled\r\n", three.Do(good.Fail("JOB2", "1", 0, 9, "why")...))
+	require.Equal(t, "+OK\r\n", three.Do("CLIENT", "REPLY", "ON"))
 }
 
 // Ten thousand commands are sent before the first reply is read, with and without threads that read and write beside the
@@ -185,28 +187,28 @@ func TestDeepPipeline(t *testing.T) {
 	}
 }
 
-func deepPipeline(st *store) {
+func deepPipeline(st *fixture) {
 	const n = 10_000
 	t := st.t
 	var enqueue, claim, settle [][]string
 	for i := range n {
 		id := fmt.Sprintf("JOB%06d", i)
-		enqueue = append(enqueue, good.enqueue(id, "payload of "+id))
-		claim = append(claim, good.claim(30000))
+		enqueue = append(enqueue, good.Enqueue(id, "payload of "+id))
+		claim = append(claim, good.Claim(30000))
 		if i%2 == 0 {
-			settle = append(settle, good.complete(id, "1"))
+			settle = append(settle, good.Complete(id, "1"))
 		} else {
-			settle = append(settle, good.fail(id, "1", 1000, int64(1+i%4/2), "why"))
+			settle = append(settle, good.Fail(id, "1", 1000, int64(1+i%4/2), "why"))
 		}
 	}
-	for _, reply := range st.pipeline(enqueue) {
+	for _, reply := range st.Pipeline(enqueue) {
 		require.Equal(t, integer(1), reply)
 	}
-	for i, reply := range st.pipeline(claim) {
+	for i, reply := range st.Pipeline(claim) {
 		id := fmt.Sprintf("JOB%06d", i)
 		require.Equal(t, claimed(id, "payload of "+id, 1), reply)
 	}
-	for i, reply := range st.pipeline(settle) {
+	for i, reply := range st.Pipeline(settle) {
 		require.Equal(t, []string{integer(1), bulk("dead"), integer(1), bulk("scheduled")}[i%4], reply)
 	}
 	st.reply(bulk(strconv.Itoa(n/2)), "HGET emq:{q}:metrics:completed count")
@@ -219,14 +221,14 @@ func TestClientsThatDoNotListen(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)
 	deaf := s.dial(t)
-	deaf.send([]string{"CLIENT", "REPLY", "OFF"}, good.enqueue("JOB1", "x"), good.claim(1000), []string{"QUIT"})
-	waitFor(t, "the job is claimed", func() bool { return st.do("EXISTS", good.active()) == integer(1) })
+	deaf.Send([]string{"CLIENT", "REPLY", "OFF"}, good.Enqueue("JOB1", "x"), good.Claim(1000), []string{"QUIT"})
+	waitFor(t, "the job is claimed", func() bool { return st.Do("EXISTS", good.Active()) == integer(1) })
 	gone := s.dial(t)
 	var many [][]string
 	for i := range 1000 {
-		many = append(many, good.enqueue(fmt.Sprintf("JOB2%04d", i), strings.Repeat("x", 100)))
+		many = append(many, good.Enqueue(fmt.Sprintf("JOB2%04d", i), strings.Repeat("x", 100)))
 	}
-	gone.send(many...)
+	gone.Send(many...)
 	require.NoError(t, gone.Close())
 	st.reply("+PONG\r\n", "PING")
 }

@@ -18,9 +18,8 @@ func faulty(t *testing.T, args ...string) *server {
 	t.Helper()
 	v, err := valkey.Start(withDebugModule(args...))
 	require.NoError(t, err)
-	s := &server{Server: v, client: newClient(v)}
+	s := &server{Server: v}
 	t.Cleanup(func() {
-		_ = s.client.Close()
 		require.NoError(t, s.Close())
 		require.NotContains(t, s.Log(), "BUG REPORT")
 	})
@@ -33,10 +32,10 @@ func TestPanic(t *testing.T) {
 	s := faulty(t)
 	s.observers = newObservers(t, s)
 	for verb, args := range map[string][]string{
-		"enqueue":  good.enqueue(panicID, "x"),
-		"claim":    good.claim(1000),
-		"complete": good.complete(panicID, "1"),
-		"fail":     good.fail(panicID, "1", 0, 1, "why"),
+		"enqueue":  good.Enqueue(panicID, "x"),
+		"claim":    good.Claim(1000),
+		"complete": good.Complete(panicID, "1"),
+		"fail":     good.Fail(panicID, "1", 0, 1, "why"),
 	} {
 		t.Run(verb, func(t *testing.T) {
 			st := s.fresh(t)
@@ -55,33 +54,33 @@ func TestPanic(t *testing.T) {
 			require.Regexp(t, `commands\.|module/`, log, "the stack names our code")
 			st.reply("+PONG\r\n", "PING")
 			if verb == "claim" {
-				st.given("DEL emq:{q}:job:"+panicID, "ZREM emq:{q}:pending "+panicID)
+				st.Must("DEL emq:{q}:job:"+panicID, "ZREM emq:{q}:pending "+panicID)
 			}
 			require.Equal(t, "1", st.take(good, "JOBz"), "the next command is as good as ever")
 		})
 	}
 	t.Run("without an identity", func(t *testing.T) {
 		st := s.bare(t)
-		st.refused("ERR internal error", good.enqueue(panicID, "x")...)
+		st.refused("ERR internal error", good.Enqueue(panicID, "x")...)
 		st.reply(nothing, "GET {emq}:version")
 	})
 	t.Run("in a transaction and in a script", func(t *testing.T) {
 		st := s.fresh(t)
-		st.given("MULTI")
-		for _, args := range [][]string{good.enqueue("JOB1", "x"), good.enqueue(panicID, "x"), good.enqueue("JOB2", "x")} {
-			require.Equal(t, "+QUEUED\r\n", st.do(args...))
+		st.Must("MULTI")
+		for _, args := range [][]string{good.Enqueue("JOB1", "x"), good.Enqueue(panicID, "x"), good.Enqueue("JOB2", "x")} {
+			require.Equal(t, "+QUEUED\r\n", st.Do(args...))
 		}
-		replies := value(st.do("EXEC")).([]any)
+		replies := value(st.Do("EXEC")).([]any)
 		require.Equal(t, int64(1), replies[0])
 		require.Contains(t, replies[1], "ERR internal error")
 		require.Equal(t, int64(1), replies[2])
-		reply := st.do(append([]string{"EVAL", "return redis.pcall(unpack(ARGV))", "0"}, good.enqueue(panicID, "x")...)...)
+		reply := st.Do(append([]string{"EVAL", "return redis.pcall(unpack(ARGV))", "0"}, good.Enqueue(panicID, "x")...)...)
 		require.True(t, strings.HasPrefix(reply, "-ERR internal error"), "%q", reply)
 	})
 	t.Run("again and again", func(t *testing.T) {
 		st := s.fresh(t)
 		for range 1000 {
-			st.refusal("ERR internal error", good.enqueue(panicID, "x")...)
+			st.refusal("ERR internal error", good.Enqueue(panicID, "x")...)
 		}
 		require.Equal(t, int64(1), runtimeOf(st)["goroutines"])
 	})
@@ -95,10 +94,10 @@ func TestNoTriggersInTheOrdinaryBuild(t *testing.T) {
 }
 
 // runtimeOf asks the debug build for the state of Go's runtime.
-func runtimeOf(st *store) map[string]int64 {
+func runtimeOf(st *fixture) map[string]int64 {
 	st.t.Helper()
 	m := map[string]int64{}
-	for name, v := range fields(value(st.do("EMQ.DEBUG", "RUNTIME"))) {
+	for name, v := range fields(value(st.Do("EMQ.DEBUG", "RUNTIME"))) {
 		switch v := v.(type) {
 		case int64:
 			m[name] = v
@@ -116,7 +115,7 @@ func TestRuntime(t *testing.T) {
 	const n, batch = 100_000, 2000
 	s := faulty(t)
 	st := s.fresh(t)
-	st.heard = nil // what the requests answer is asserted here
+	st.Heard = nil // what the requests answer is asserted here
 	at := runtimeOf(st)
 	require.Equal(t, int64(1), at["goroutines"])
 	require.Equal(t, int64(2), at["gomaxprocs"])
@@ -132,17 +131,17 @@ func TestRuntime(t *testing.T) {
 		request func(i int) []string
 		reply   func(i int) string
 	}{
-		{"enqueue", func(i int) []string { return good.enqueue(id(i), "x") }, func(int) string { return integer(1) }},
-		{"duplicate", func(i int) []string { return good.enqueue(id(i), "x") }, func(int) string { return integer(0) }},
-		{"claim", func(int) []string { return good.claim(maxTime) }, func(i int) string { return claimed(id(i), "x", 1) }},
-		{"empty claim", func(int) []string { return good.claim(maxTime) }, func(int) string { return empty }},
-		{"stale complete", func(i int) []string { return good.complete(id(i), "2") }, func(int) string { return stale("complete") }},
-		{"fail", func(i int) []string { return good.fail(id(i), "1", 0, int64(1+i%2), "why") }, func(i int) string {
+		{"enqueue", func(i int) []string { return good.Enqueue(id(i), "x") }, func(int) string { return integer(1) }},
+		{"duplicate", func(i int) []string { return good.Enqueue(id(i), "x") }, func(int) string { return integer(0) }},
+		{"claim", func(int) []string { return good.Claim(maxTime) }, func(i int) string { return claimed(id(i), "x", 1) }},
+		{"empty claim", func(int) []string { return good.Claim(maxTime) }, func(int) string { return empty }},
+		{"stale complete", func(i int) []string { return good.Complete(id(i), "2") }, func(int) string { return stale("complete") }},
+		{"fail", func(i int) []string { return good.Fail(id(i), "1", 0, int64(1+i%2), "why") }, func(i int) string {
 			return bulk([]string{"dead", "scheduled"}[i%2])
 		}},
-		{"complete of a new job", func(i int) []string { return good.complete("JOBc"+id(i), "1") }, func(int) string { return integer(1) }},
-		{"complete of nothing", func(i int) []string { return good.complete("JOBc"+id(i), "1") }, func(int) string { return integer(0) }},
-		{"refused", func(int) []string { return good.claim(0) }, nil},
+		{"complete of a new job", func(i int) []string { return good.Complete("JOBc"+id(i), "1") }, func(int) string { return integer(1) }},
+		{"complete of nothing", func(i int) []string { return good.Complete("JOBc"+id(i), "1") }, func(int) string { return integer(0) }},
+		{"refused", func(int) []string { return good.Claim(0) }, nil},
 	}
 	for _, p := range phases {
 		t.Run(p.name, func(t *testing.T) {
@@ -152,14 +151,14 @@ func TestRuntime(t *testing.T) {
 				if p.name == "complete of a new job" {
 					setup := make([][]string, batch)
 					for i := range setup {
-						setup[i] = []string{"HSET", good.row("JOBc" + id(from+i)), "state", "active", "attempts", "1"}
+						setup[i] = []string{"HSET", good.Row("JOBc" + id(from+i)), "state", "active", "attempts", "1"}
 					}
-					st.pipeline(setup)
+					st.Pipeline(setup)
 				}
 				for i := range commands {
 					commands[i] = p.request(from + i)
 				}
-				for i, reply := range st.pipeline(commands) {
+				for i, reply := range st.Pipeline(commands) {
 					if p.reply == nil {
 						require.Equal(t, byte('-'), reply[0])
 					} else if want := p.reply(from + i); reply != want {

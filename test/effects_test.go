@@ -40,35 +40,35 @@ func atomically(lines ...string) []string {
 
 var (
 	q1      = queue("q")
-	claim30 = q1.claim(30000)
-	fail3   = q1.fail("JOB1", "1", 1000, 3, "it broke")
-	done1   = q1.complete("JOB1", "1")
+	claim30 = q1.Claim(30000)
+	fail3   = q1.Fail("JOB1", "1", 1000, 3, "it broke")
+	done1   = q1.Complete("JOB1", "1")
 )
 
 var transitions = []transition{
 	{
-		name: "enqueue", args: q1.enqueue("JOB1", "x"), want: integer(1),
+		name: "enqueue", args: q1.Enqueue("JOB1", "x"), want: integer(1),
 		stream: atomically(rowPending, addPending),
 	},
 	{
-		name: "enqueue claims the identity", given: []string{noIdentity}, args: q1.enqueue("JOB1", "x"), want: integer(1),
+		name: "enqueue claims the identity", given: []string{noIdentity}, args: q1.Enqueue("JOB1", "x"), want: integer(1),
 		stream: atomically("SET {emq}:version echomq:6.0.0 NX", rowPending, addPending),
 	},
 	{
-		name: "enqueue again", given: []string{rowPending, addPending}, args: q1.enqueue("JOB1", "y"), want: integer(0),
+		name: "enqueue again", given: []string{rowPending, addPending}, args: q1.Enqueue("JOB1", "y"), want: integer(0),
 	},
 	{
 		name: "enqueue again without an identity", given: []string{noIdentity, rowPending, addPending},
-		args: q1.enqueue("JOB1", "y"), want: integer(0),
-		broken: []string{"{q}: rows without an identity"},
+		args: q1.Enqueue("JOB1", "y"), want: integer(0),
+		broken: []string{"emq:{q}:: rows without an identity"},
 	},
 	{
 		name: "enqueue of a row that is in no set", given: []string{"HSET emq:{q}:job:JOB1 state odd"},
-		args: q1.enqueue("JOB1", "y"), want: integer(0),
+		args: q1.Enqueue("JOB1", "y"), want: integer(0),
 		broken: []string{`emq:{q}:job:JOB1: state "odd"`, `emq:{q}:job:JOB1: attempts ""`},
 	},
 	{
-		name: "enqueue of an id that is pending without a row", given: []string{addPending}, args: q1.enqueue("JOB1", "x"), want: integer(1),
+		name: "enqueue of an id that is pending without a row", given: []string{addPending}, args: q1.Enqueue("JOB1", "x"), want: integer(1),
 		stream: []string{rowPending},
 	},
 	{
@@ -235,20 +235,20 @@ func TestEffects(t *testing.T) {
 
 // run makes the transition and then, on a store set up anew, the plain commands that a replica received for it. Both
 // must lead to the same store.
-func (tr transition) run(st *store) (o, plain observed) {
+func (tr transition) run(st *fixture) (o, plain observed) {
 	st.t.Helper()
 	st.damaged(tr.broken...)
-	st.given(tr.given...)
+	st.Must(tr.given...)
 	o = st.effects(tr.want, tr.args...)
 	for _, line := range tr.after {
 		command, reply, _ := strings.Cut(line, " => ")
 		st.reply(reply, command)
 	}
-	st.given("FLUSHALL", "SET {emq}:version "+wire6)
-	st.given(tr.given...)
+	st.Must("FLUSHALL", "SET {emq}:version "+wire6)
+	st.Must(tr.given...)
 	plain = st.observe(func() {
 		for _, line := range o.stream {
-			st.given(line)
+			st.Must(line)
 		}
 	}, family(tr.args)...)
 	require.Equal(st.t, plain.digest[1], o.digest[1], "the store that the plain commands lead to")
@@ -263,7 +263,7 @@ func TestEventClasses(t *testing.T) {
 		for _, tr := range transitions {
 			t.Run(class+"/"+tr.name, func(t *testing.T) {
 				st := s.fresh(t)
-				st.given("CONFIG SET notify-keyspace-events E" + class)
+				st.Must("CONFIG SET notify-keyspace-events E" + class)
 				o, plain := tr.run(st)
 				require.Equal(t, plain.events, o.events)
 				seen += len(o.events)
@@ -290,9 +290,9 @@ func byKey(events []string) map[string][]string {
 
 // streamed asserts what a replica received. Words that only the server knows are filled in first: its run_id, and the
 // text for a bad row.
-func (st *store) streamed(o observed, want []string) {
+func (st *fixture) streamed(o observed, want []string) {
 	st.t.Helper()
-	run := st.info("run_id")
+	run := st.Info("run_id")
 	lines := make([]string, len(want))
 	for i, line := range want {
 		line = strings.ReplaceAll(line, "RUN", run)
@@ -324,5 +324,5 @@ func TestStreamOfALife(t *testing.T) {
 	for _, line := range o.stream {
 		require.NotContains(t, strings.ToUpper(line), "EMQ.", "a verb in the stream")
 	}
-	require.Equal(t, union([]string{identity, good.completed()}, nil), union(st.keys(), nil))
+	require.Equal(t, union([]string{identity, good.Completed()}, nil), union(st.keys(), nil))
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const underAnother = "{q}: rows under another identity"
+const underAnother = "emq:{q}:: rows under another identity"
 
 // verbsOn are the four verbs on a job that is held with the token 1.
 func verbsOn(q queue) map[string][]string {
 	return map[string][]string{
-		"enqueue":  q.enqueue("JOB2", "x"),
-		"claim":    q.claim(1000),
-		"complete": q.complete("JOB1", "1"),
-		"fail":     q.fail("JOB1", "1", 0, 1, "why"),
+		"enqueue":  q.Enqueue("JOB2", "x"),
+		"claim":    q.Claim(1000),
+		"complete": q.Complete("JOB1", "1"),
+		"fail":     q.Fail("JOB1", "1", 0, 1, "why"),
 	}
 }
 
@@ -48,8 +48,8 @@ func TestFenceRefusesAnotherIdentity(t *testing.T) {
 			t.Run(what+"/"+verb, func(t *testing.T) {
 				st := s.fresh(t)
 				st.put(good, "JOB1", "active", "attempts", "1", "lease_epoch", "e")
-				st.given("DEL {emq}:version")
-				require.NotEqual(t, byte('-'), st.do(other.set...)[0])
+				st.Must("DEL {emq}:version")
+				require.NotEqual(t, byte('-'), st.Do(other.set...)[0])
 				st.damaged(other.broken)
 				st.refused("EMQFENCE ", args...)
 				require.Contains(t, st.lastReply, wire6, "the value that would do")
@@ -67,7 +67,7 @@ func TestFenceRefusesOnAnEmptyStore(t *testing.T) {
 	for verb, args := range verbsOn(good) {
 		t.Run(verb, func(t *testing.T) {
 			st := s.bare(t)
-			st.given("SET {emq}:version echomq:4.0.0")
+			st.Must("SET {emq}:version echomq:4.0.0")
 			st.refused("EMQFENCE ", args...)
 		})
 	}
@@ -77,13 +77,13 @@ func TestFenceRefusesOnAnEmptyStore(t *testing.T) {
 // nothing, and refuse where there is something.
 func TestFenceAbsent(t *testing.T) {
 	s := witnessed(t)
-	const orphans = "{q}: rows without an identity"
+	const orphans = "emq:{q}:: rows without an identity"
 	empties := map[string]string{"claim": empty, "complete": integer(0), "fail": gone}
-	looksAt := map[string]string{"claim": good.pending(), "complete": good.row("JOB1"), "fail": good.row("JOB1")}
+	looksAt := map[string]string{"claim": good.Pending(), "complete": good.Row("JOB1"), "fail": good.Row("JOB1")}
 
 	t.Run("enqueue claims it", func(t *testing.T) {
 		st := s.bare(t)
-		o := st.effects(integer(1), good.enqueue("JOB1", "x")...)
+		o := st.effects(integer(1), good.Enqueue("JOB1", "x")...)
 		st.reply(bulk(wire6), "GET {emq}:version")
 		st.reply(integer(-1), "PTTL {emq}:version")
 		require.Equal(t, "MULTI", o.stream[0], "one atomic unit")
@@ -95,23 +95,23 @@ func TestFenceAbsent(t *testing.T) {
 		st := s.bare(t)
 		st.put(good, "JOB1", "pending", "attempts", "0")
 		st.damaged(orphans)
-		st.quiet(integer(0), good.enqueue("JOB1", "x")...)
+		st.quiet(integer(0), good.Enqueue("JOB1", "x")...)
 	})
-	for _, key := range []string{good.row("JOB1"), good.pending()} {
+	for _, key := range []string{good.Row("JOB1"), good.Pending()} {
 		t.Run("enqueue on a wrong type claims nothing/"+key, func(t *testing.T) {
 			st := s.bare(t)
-			st.given("SET " + key + " x")
+			st.Must("SET " + key + " x")
 			st.damaged(key + ": is a string")
-			if key == good.row("JOB1") {
+			if key == good.Row("JOB1") {
 				st.damaged(orphans)
 			}
-			st.refused(wrongTypeText, good.enqueue("JOB1", "x")...)
+			st.refused(wrongTypeText, good.Enqueue("JOB1", "x")...)
 		})
 	}
 	t.Run("enqueue beside foreign rows", func(t *testing.T) {
 		st := s.bare(t)
 		st.put(good, "JOB1", "pending", "attempts", "0")
-		require.Equal(t, integer(1), st.do(good.enqueue("JOB2", "x")...), "a row will be created: the identity is claimed")
+		require.Equal(t, integer(1), st.Do(good.Enqueue("JOB2", "x")...), "a row will be created: the identity is claimed")
 		st.reply(bulk(wire6), "GET {emq}:version")
 	})
 	for verb, reply := range empties {
@@ -122,7 +122,7 @@ func TestFenceAbsent(t *testing.T) {
 		t.Run(verb+" beside another queue", func(t *testing.T) {
 			st := s.bare(t)
 			st.put("other", "JOB1", "active", "attempts", "1")
-			st.damaged("{other}: rows without an identity")
+			st.damaged("emq:{other}:: rows without an identity")
 			st.quiet(reply, args...)
 		})
 		for kind := range makers {
@@ -149,27 +149,27 @@ func TestFenceAbsent(t *testing.T) {
 // An identity whose time is over is absent, on a primary that has not yet removed it.
 func TestFenceExpired(t *testing.T) {
 	s := witnessed(t)
-	expire := func(t *testing.T, value string) *store {
+	expire := func(t *testing.T, value string) *fixture {
 		st := s.bare(t)
-		st.given("DEBUG SET-ACTIVE-EXPIRE 0", "SET {emq}:version "+value+" PX 1", "DEBUG SLEEP 0.01")
-		t.Cleanup(func() { st.given("DEBUG SET-ACTIVE-EXPIRE 1") })
+		st.Must("DEBUG SET-ACTIVE-EXPIRE 0", "SET {emq}:version "+value+" PX 1", "DEBUG SLEEP 0.01")
+		t.Cleanup(func() { st.Must("DEBUG SET-ACTIVE-EXPIRE 1") })
 		return st
 	}
 	for _, value := range []string{wire6, "echomq:4.0.0"} {
 		t.Run("enqueue/"+value, func(t *testing.T) {
 			st := expire(t, value)
-			require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
+			require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
 			st.reply(bulk(wire6), "GET {emq}:version")
 			st.reply(integer(-1), "PTTL {emq}:version")
 		})
 		t.Run("claim/"+value, func(t *testing.T) {
-			require.Equal(t, empty, expire(t, value).do(good.claim(1000)...))
+			require.Equal(t, empty, expire(t, value).Do(good.Claim(1000)...))
 		})
 		t.Run("complete/"+value, func(t *testing.T) {
 			st := expire(t, value)
 			st.put(good, "JOB1", "active", "attempts", "1")
-			st.damaged("{q}: rows without an identity")
-			st.refusal("EMQFENCE ", good.complete("JOB1", "1")...)
+			st.damaged("emq:{q}:: rows without an identity")
+			st.refusal("EMQFENCE ", good.Complete("JOB1", "1")...)
 		})
 	}
 }
@@ -179,56 +179,56 @@ func TestFenceIsReadAtEveryCommand(t *testing.T) {
 	s := start(t, withModule())
 	t.Run("a manual SET", func(t *testing.T) {
 		st := s.fresh(t)
-		require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
-		st.given("SET {emq}:version echomq:4.0.0")
-		st.refusal("EMQFENCE ", good.claim(1000)...)
-		st.given("SET {emq}:version echomq:6.0.0")
-		require.Equal(t, claimed("JOB1", "x", 1), st.do(good.claim(1000)...))
+		require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
+		st.Must("SET {emq}:version echomq:4.0.0")
+		st.refusal("EMQFENCE ", good.Claim(1000)...)
+		st.Must("SET {emq}:version echomq:6.0.0")
+		require.Equal(t, claimed("JOB1", "x", 1), st.Do(good.Claim(1000)...))
 	})
 	t.Run("APPEND, RENAME and COPY", func(t *testing.T) {
 		st := s.fresh(t)
-		require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
-		st.given("APPEND {emq}:version .1")
-		st.refusal("EMQFENCE ", good.claim(1000)...)
-		st.given("SET kept " + wire6)
-		st.given("RENAME kept {emq}:version")
-		require.Equal(t, claimed("JOB1", "x", 1), st.do(good.claim(1000)...))
+		require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
+		st.Must("APPEND {emq}:version .1")
+		st.refusal("EMQFENCE ", good.Claim(1000)...)
+		st.Must("SET kept " + wire6)
+		st.Must("RENAME kept {emq}:version")
+		require.Equal(t, claimed("JOB1", "x", 1), st.Do(good.Claim(1000)...))
 	})
 	t.Run("FLUSHALL", func(t *testing.T) {
 		st := s.fresh(t)
-		st.given("FLUSHALL")
-		require.Equal(t, empty, st.do(good.claim(1000)...))
+		st.Must("FLUSHALL")
+		require.Equal(t, empty, st.Do(good.Claim(1000)...))
 		st.reply(nothing, "GET {emq}:version")
-		require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
+		require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
 		st.reply(bulk(wire6), "GET {emq}:version")
 	})
 	t.Run("SELECT", func(t *testing.T) {
 		st := s.fresh(t)
-		st.given("SELECT 5", "SET {emq}:version echomq:4.0.0")
-		st.refusal("EMQFENCE ", good.enqueue("JOB1", "x")...)
-		st.given("SELECT 6")
-		require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "in 6")...))
-		st.given("SELECT 0")
-		require.Equal(t, empty, st.do(good.claim(1000)...), "the job is in another database")
-		st.given("SELECT 6")
-		require.Equal(t, claimed("JOB1", "in 6", 1), st.do(good.claim(1000)...))
+		st.Must("SELECT 5", "SET {emq}:version echomq:4.0.0")
+		st.refusal("EMQFENCE ", good.Enqueue("JOB1", "x")...)
+		st.Must("SELECT 6")
+		require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "in 6")...))
+		st.Must("SELECT 0")
+		require.Equal(t, empty, st.Do(good.Claim(1000)...), "the job is in another database")
+		st.Must("SELECT 6")
+		require.Equal(t, claimed("JOB1", "in 6", 1), st.Do(good.Claim(1000)...))
 	})
 	t.Run("SWAPDB", func(t *testing.T) {
 		st := s.fresh(t)
-		require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
-		st.given("SELECT 1", "SET {emq}:version echomq:4.0.0", "SELECT 0", "SWAPDB 0 1")
-		st.refusal("EMQFENCE ", good.claim(1000)...)
-		st.given("SELECT 1")
-		require.Equal(t, claimed("JOB1", "x", 1), st.do(good.claim(1000)...))
-		st.given("SELECT 0")
+		require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
+		st.Must("SELECT 1", "SET {emq}:version echomq:4.0.0", "SELECT 0", "SWAPDB 0 1")
+		st.refusal("EMQFENCE ", good.Claim(1000)...)
+		st.Must("SELECT 1")
+		require.Equal(t, claimed("JOB1", "x", 1), st.Do(good.Claim(1000)...))
+		st.Must("SELECT 0")
 	})
 	t.Run("within one transaction", func(t *testing.T) {
 		st := s.fresh(t)
-		st.given("MULTI", "SET {emq}:version echomq:4.0.0")
-		for _, args := range [][]string{good.enqueue("JOB1", "x"), {"SET", identity, wire6}, good.enqueue("JOB1", "x")} {
-			require.Equal(t, "+QUEUED\r\n", st.do(args...))
+		st.Must("MULTI", "SET {emq}:version echomq:4.0.0")
+		for _, args := range [][]string{good.Enqueue("JOB1", "x"), {"SET", identity, wire6}, good.Enqueue("JOB1", "x")} {
+			require.Equal(t, "+QUEUED\r\n", st.Do(args...))
 		}
-		replies := value(st.do("EXEC")).([]any)
+		replies := value(st.Do("EXEC")).([]any)
 		assert.Contains(t, replies[1], "EMQFENCE ")
 		assert.Equal(t, int64(1), replies[3])
 	})
@@ -251,19 +251,19 @@ func TestFenceClaimTakesRights(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			st := s.bare(t)
 			rules := append([]string{"ACL", "SETUSER", "worker", "reset", "on", ">secret", "+@emq"}, user.rules...)
-			require.Equal(t, "+OK\r\n", st.do(rules...))
-			t.Cleanup(func() { st.given("ACL DELUSER worker") })
+			require.Equal(t, "+OK\r\n", st.Do(rules...))
+			t.Cleanup(func() { st.Must("ACL DELUSER worker") })
 			worker := s.dial(t)
-			require.Equal(t, "+OK\r\n", worker.do("AUTH", "worker", "secret"))
-			args := good.enqueue("JOB1", "x")
+			require.Equal(t, "+OK\r\n", worker.Do("AUTH", "worker", "secret"))
+			args := good.Enqueue("JOB1", "x")
 			if user.want == "" {
-				require.Equal(t, integer(1), worker.do(args...))
+				require.Equal(t, integer(1), worker.Do(args...))
 				st.reply(bulk(wire6), "GET {emq}:version")
 				return
 			}
-			st.unchanged(func() { require.Contains(t, worker.do(args...), "-"+user.want) }, family(args)...)
-			st.given("SET {emq}:version " + wire6)
-			require.Equal(t, integer(1), worker.do(args...), "the identity is there: no rights on it are needed")
+			st.unchanged(func() { require.Contains(t, worker.Do(args...), "-"+user.want) }, family(args)...)
+			st.Must("SET {emq}:version " + wire6)
+			require.Equal(t, integer(1), worker.Do(args...), "the identity is there: no rights on it are needed")
 		})
 	}
 }

@@ -48,16 +48,16 @@ func (c goldenCase) replay(t *testing.T, s *server, proto string, file []string)
 	for _, line := range c.lines {
 		switch line.verb {
 		case "given":
-			st.given(line.arg)
+			st.Must(line.arg)
 		case "after":
-			t.Cleanup(func() { st.given(line.arg) })
+			t.Cleanup(func() { st.Must(line.arg) })
 		case "broken":
 			st.damaged(line.arg)
 		case "as":
-			require.Equal(t, "+OK\r\n", client.do("AUTH", line.arg, "secret"))
+			require.Equal(t, "+OK\r\n", client.Do("AUTH", line.arg, "secret"))
 		case "send":
-			reply = client.do(words(line.arg)...)
-			st.heard(words(line.arg), reply)
+			reply = client.Do(words(line.arg)...)
+			st.Heard(words(line.arg), reply)
 		case proto:
 			if *update {
 				file[line.at] = fmt.Sprintf("%-6s %s", proto, escape(reply))

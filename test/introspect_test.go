@@ -20,19 +20,19 @@ type described struct {
 
 var catalogue = map[string]described{
 	"emq.enqueue": {
-		request: good.enqueue("JOB1", "x"), arity: 6, keys: []string{good.row("JOB1"), good.pending()},
+		request: good.Enqueue("JOB1", "x"), arity: 6, keys: []string{good.Row("JOB1"), good.Pending()},
 		argNames: []string{"numkeys", "row", "pending", "id", "payload"}, flags: []string{"denyoom"},
 	},
 	"emq.claim": {
-		request: good.claim(1000), arity: 6, keys: []string{good.pending(), good.active()},
+		request: good.Claim(1000), arity: 6, keys: []string{good.Pending(), good.Active()},
 		argNames: []string{"numkeys", "pending", "active", "rowprefix", "lease_ms"},
 	},
 	"emq.complete": {
-		request: good.complete("JOB1", "1"), arity: 7, keys: []string{good.active(), good.row("JOB1")},
+		request: good.Complete("JOB1", "1"), arity: 7, keys: []string{good.Active(), good.Row("JOB1")},
 		argNames: []string{"numkeys", "active", "row", "id", "token", "base"},
 	},
 	"emq.fail": {
-		request: good.fail("JOB1", "1", 0, 1, "why"), arity: 12, keys: []string{good.active(), good.schedule(), good.dead(), good.row("JOB1")},
+		request: good.Fail("JOB1", "1", 0, 1, "why"), arity: 12, keys: []string{good.Active(), good.Schedule(), good.Dead(), good.Row("JOB1")},
 		argNames: []string{"numkeys", "active", "schedule", "dead", "row", "id", "token", "delay_ms", "max", "error", "base"},
 	},
 }
@@ -60,7 +60,7 @@ func TestCommandInfo(t *testing.T) {
 	st := open(t)
 	for verb, d := range catalogue {
 		t.Run(verb, func(t *testing.T) {
-			info := value(st.do("COMMAND", "INFO", verb)).([]any)[0].([]any)
+			info := value(st.Do("COMMAND", "INFO", verb)).([]any)[0].([]any)
 			assert.True(t, strings.EqualFold(verb, info[0].(string)))
 			assert.Equal(t, d.arity, info[1])
 			flags := texts(info[2])
@@ -86,7 +86,7 @@ func TestCommandInfo(t *testing.T) {
 			}
 		})
 	}
-	assert.Nil(t, value(st.do("COMMAND", "INFO", "emq.nosuch")).([]any)[0])
+	assert.Nil(t, value(st.Do("COMMAND", "INFO", "emq.nosuch")).([]any)[0])
 }
 
 func intersect(a, b []string) []string {
@@ -103,7 +103,7 @@ func TestCommandDocs(t *testing.T) {
 	st := open(t)
 	for verb, d := range catalogue {
 		t.Run(verb, func(t *testing.T) {
-			reply := value(st.do("COMMAND", "DOCS", verb)).([]any)
+			reply := value(st.Do("COMMAND", "DOCS", verb)).([]any)
 			require.Len(t, reply, 2)
 			docs := fields(reply[1])
 			assert.NotEmpty(t, docs["summary"])
@@ -124,9 +124,9 @@ func TestCommandGetKeys(t *testing.T) {
 	st := open(t)
 	for verb, d := range catalogue {
 		t.Run(verb, func(t *testing.T) {
-			assert.Equal(t, d.keys, texts(value(st.do(append([]string{"COMMAND", "GETKEYS"}, d.request...)...))))
+			assert.Equal(t, d.keys, texts(value(st.Do(append([]string{"COMMAND", "GETKEYS"}, d.request...)...))))
 			var names []string
-			for _, pair := range value(st.do(append([]string{"COMMAND", "GETKEYSANDFLAGS"}, d.request...)...)).([]any) {
+			for _, pair := range value(st.Do(append([]string{"COMMAND", "GETKEYSANDFLAGS"}, d.request...)...)).([]any) {
 				key := pair.([]any)
 				names = append(names, key[0].(string))
 				access := texts(key[1])
@@ -137,7 +137,7 @@ func TestCommandGetKeys(t *testing.T) {
 			// The keys stand where they stand: a wrong count cannot hide one from the ACL.
 			for _, count := range []string{"0", "1", "02", "+2", "x", "", "99", "-1", nines} {
 				request := append([]string{"COMMAND", "GETKEYS"}, with(d.request, 1, count)...)
-				assert.Equal(t, d.keys, texts(value(st.do(request...))), "numkeys %q", count)
+				assert.Equal(t, d.keys, texts(value(st.Do(request...))), "numkeys %q", count)
 			}
 		})
 	}
@@ -150,15 +150,15 @@ func TestCommandList(t *testing.T) {
 		want = append(want, verb)
 	}
 	var got []string
-	for _, name := range texts(value(st.do("COMMAND", "LIST", "FILTERBY", "ACLCAT", "emq"))) {
+	for _, name := range texts(value(st.Do("COMMAND", "LIST", "FILTERBY", "ACLCAT", "emq"))) {
 		got = append(got, strings.ToLower(name))
 	}
 	assert.Subset(t, got, want)
 	for _, name := range got {
 		assert.True(t, strings.HasPrefix(name, "emq."), name)
 	}
-	assert.ElementsMatch(t, got, lower(texts(value(st.do("COMMAND", "LIST", "FILTERBY", "MODULE", "emq")))))
-	assert.Contains(t, st.do("ACL", "CAT"), "emq")
+	assert.ElementsMatch(t, got, lower(texts(value(st.Do("COMMAND", "LIST", "FILTERBY", "MODULE", "emq")))))
+	assert.Contains(t, st.Do("ACL", "CAT"), "emq")
 }
 
 func lower(list []string) []string {
@@ -174,15 +174,15 @@ func TestErrorStats(t *testing.T) {
 	st := s.fresh(t)
 	st.put(good, "JOB1", "active", "attempts", "1")
 	st.put(good, "JOB2", "active", "attempts", "1", "group", "g")
-	st.refusal("EMQKIND ", good.enqueue("XYZ", "x")...)
-	st.refusal("EMQKEY ", with(good.enqueue("JOB1", "x"), 3, "other")...)
-	st.refusal("EMQSTALE ", good.complete("JOB1", "9")...)
-	st.refusal("EMQSCRIPT ", good.complete("JOB2", "1")...)
-	st.refusal("ERR ", good.claim(0)...)
-	st.given("SET {emq}:version echomq:4.0.0")
-	st.refusal("EMQFENCE ", good.claim(1)...)
+	st.refusal("EMQKIND ", good.Enqueue("XYZ", "x")...)
+	st.refusal("EMQKEY ", with(good.Enqueue("JOB1", "x"), 3, "other")...)
+	st.refusal("EMQSTALE ", good.Complete("JOB1", "9")...)
+	st.refusal("EMQSCRIPT ", good.Complete("JOB2", "1")...)
+	st.refusal("ERR ", good.Claim(0)...)
+	st.Must("SET {emq}:version echomq:4.0.0")
+	st.refusal("EMQFENCE ", good.Claim(1)...)
 	for _, class := range []string{"EMQKIND", "EMQKEY", "EMQSTALE", "EMQSCRIPT", "ERR", "EMQFENCE"} {
-		assert.Equal(t, "count=1", st.info("errorstat_"+class), class)
+		assert.Equal(t, "count=1", st.Info("errorstat_"+class), class)
 	}
-	st.given("SET {emq}:version " + wire6)
+	st.Must("SET {emq}:version " + wire6)
 }

@@ -12,42 +12,42 @@ import (
 // What the row and the sets hold at each step of a job's life.
 func TestLife(t *testing.T) {
 	st := open(t)
-	run := st.info("run_id")
+	run := st.Info("run_id")
 
-	require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "work")...))
+	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "work")...))
 	assert.Equal(t, map[string]string{"state": "pending", "attempts": "0", "payload": "work"}, st.row(good, "JOB1"))
 	st.reply(array(bulk("state"), bulk("attempts"), bulk("payload")), "HKEYS emq:{q}:job:JOB1")
-	assert.Equal(t, int64(0), st.score(good.pending(), "JOB1"))
+	assert.Equal(t, int64(0), st.score(good.Pending(), "JOB1"))
 
-	from := st.now()
-	require.Equal(t, claimed("JOB1", "work", 1), st.do(good.claim(30000)...))
+	from := st.Now()
+	require.Equal(t, claimed("JOB1", "work", 1), st.Do(good.Claim(30000)...))
 	assert.Equal(t, map[string]string{"state": "active", "attempts": "1", "payload": "work", "lease_epoch": run}, st.row(good, "JOB1"))
-	assert.GreaterOrEqual(t, st.score(good.active(), "JOB1"), from+30000)
-	assert.LessOrEqual(t, st.score(good.active(), "JOB1"), st.now()+30000)
+	assert.GreaterOrEqual(t, st.score(good.Active(), "JOB1"), from+30000)
+	assert.LessOrEqual(t, st.score(good.Active(), "JOB1"), st.Now()+30000)
 
-	from = st.now()
-	require.Equal(t, bulk("scheduled"), st.do(good.fail("JOB1", "1", 1500, 2, "first")...))
+	from = st.Now()
+	require.Equal(t, bulk("scheduled"), st.Do(good.Fail("JOB1", "1", 1500, 2, "first")...))
 	assert.Equal(t, map[string]string{"state": "scheduled", "attempts": "1", "payload": "work", "failures": "1", "last_error": "first"}, st.row(good, "JOB1"))
-	assert.GreaterOrEqual(t, st.score(good.schedule(), "JOB1"), from+1500)
-	assert.LessOrEqual(t, st.score(good.schedule(), "JOB1"), st.now()+1500)
-	assert.Empty(t, st.members(good.active()))
+	assert.GreaterOrEqual(t, st.score(good.Schedule(), "JOB1"), from+1500)
+	assert.LessOrEqual(t, st.score(good.Schedule(), "JOB1"), st.Now()+1500)
+	assert.Empty(t, st.members(good.Active()))
 
 	st.move(good, "JOB1", "scheduled", "pending")
-	require.Equal(t, claimed("JOB1", "work", 2), st.do(good.claim(30000)...))
-	require.Equal(t, bulk("dead"), st.do(good.fail("JOB1", "2", 1500, 2, "second")...))
+	require.Equal(t, claimed("JOB1", "work", 2), st.Do(good.Claim(30000)...))
+	require.Equal(t, bulk("dead"), st.Do(good.Fail("JOB1", "2", 1500, 2, "second")...))
 	assert.Equal(t, map[string]string{"state": "dead", "attempts": "2", "payload": "work", "failures": "2", "last_error": "second"}, st.row(good, "JOB1"))
-	assert.Equal(t, int64(0), st.score(good.dead(), "JOB1"))
+	assert.Equal(t, int64(0), st.score(good.Dead(), "JOB1"))
 	st.reply(bulk("1"), "HGET emq:{q}:metrics:failed count")
 
 	st.move(good, "JOB1", "dead", "pending")
-	require.Equal(t, claimed("JOB1", "work", 3), st.do(good.claim(30000)...))
-	require.Equal(t, integer(1), st.do(good.complete("JOB1", "3")...))
+	require.Equal(t, claimed("JOB1", "work", 3), st.Do(good.Claim(30000)...))
+	require.Equal(t, integer(1), st.Do(good.Complete("JOB1", "3")...))
 	assert.Empty(t, st.row(good, "JOB1"))
 	st.reply(bulk("1"), "HGET emq:{q}:metrics:completed count")
-	assert.Equal(t, union([]string{identity, good.completed(), good.failed()}, nil), union(st.keys(), nil))
+	assert.Equal(t, union([]string{identity, good.Completed(), good.Failed()}, nil), union(st.keys(), nil))
 
-	require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "work")...), "the id is free again")
-	require.Equal(t, claimed("JOB1", "work", 1), st.do(good.claim(30000)...))
+	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "work")...), "the id is free again")
+	require.Equal(t, claimed("JOB1", "work", 1), st.Do(good.Claim(30000)...))
 }
 
 // Jobs leave in the order of their ids' bytes, which is the order in which they were minted; a lower score goes first.
@@ -55,7 +55,7 @@ func TestClaimOrder(t *testing.T) {
 	st := open(t)
 	ids := []string{"JOB", "JOB\x00", "JOB\x00\x00", "JOB1", "JOB10", "JOB2", "JOBa", "JOB\x7f", "JOB\x80", "JOB\xff"}
 	for _, i := range []int{5, 0, 9, 3, 7, 1, 8, 2, 6, 4} {
-		require.Equal(t, integer(1), st.do(good.enqueue(ids[i], "x")...))
+		require.Equal(t, integer(1), st.Do(good.Enqueue(ids[i], "x")...))
 	}
 	for _, id := range ids {
 		require.Equal(t, "1", st.take(good, id))
@@ -64,10 +64,10 @@ func TestClaimOrder(t *testing.T) {
 	for range 50 {
 		id := newID()
 		minted = append(minted, id)
-		require.Equal(t, integer(1), st.do(good.enqueue(id, "x")...))
+		require.Equal(t, integer(1), st.Do(good.Enqueue(id, "x")...))
 	}
 	st.put(good, "JOBzz", "pending", "attempts", "0")
-	st.given("ZADD emq:{q}:pending -1 JOBzz")
+	st.Must("ZADD emq:{q}:pending -1 JOBzz")
 	require.Equal(t, "1", st.take(good, "JOBzz"))
 	for _, id := range minted {
 		require.Equal(t, "1", st.take(good, id))
@@ -115,8 +115,8 @@ func TestHolder(t *testing.T) {
 			taken string
 			stale string
 		}{
-			"complete": {good.complete("JOB1", tt.token), integer(1), stale("complete")},
-			"fail":     {good.fail("JOB1", tt.token, 0, 9, "why"), bulk("scheduled"), stale("retry")},
+			"complete": {good.Complete("JOB1", tt.token), integer(1), stale("complete")},
+			"fail":     {good.Fail("JOB1", tt.token, 0, 9, "why"), bulk("scheduled"), stale("retry")},
 		}
 		for verb, c := range settle {
 			t.Run(tt.name+"/"+verb, func(t *testing.T) {
@@ -156,17 +156,17 @@ func TestHolderOfABrokenRow(t *testing.T) {
 			st := s.fresh(t)
 			st.put(good, "JOB1", "active", tt.fields...)
 			st.damaged(tt.broken)
-			st.quiet(stale("complete"), good.complete("JOB1", tt.token)...)
-			st.quiet(stale("retry"), good.fail("JOB1", tt.token, 0, 9, "why")...)
+			st.quiet(stale("complete"), good.Complete("JOB1", tt.token)...)
+			st.quiet(stale("retry"), good.Fail("JOB1", tt.token, 0, 9, "why")...)
 		})
 	}
 	t.Run("no state", func(t *testing.T) {
 		st := s.fresh(t)
 		st.put(good, "JOB1", "active", "attempts", "1")
-		st.given("HDEL emq:{q}:job:JOB1 state")
+		st.Must("HDEL emq:{q}:job:JOB1 state")
 		st.damaged(`emq:{q}:job:JOB1: state ""`)
-		st.quiet(stale("complete"), good.complete("JOB1", "1")...)
-		st.quiet(stale("retry"), good.fail("JOB1", "1", 0, 9, "why")...)
+		st.quiet(stale("complete"), good.Complete("JOB1", "1")...)
+		st.quiet(stale("retry"), good.Fail("JOB1", "1", 0, 9, "why")...)
 	})
 }
 
@@ -174,43 +174,43 @@ func TestHolderOfABrokenRow(t *testing.T) {
 // again, and after that too.
 func TestSettlingTwice(t *testing.T) {
 	s := witnessed(t)
-	hold := func(t *testing.T) *store {
+	hold := func(t *testing.T) *fixture {
 		st := s.fresh(t)
-		require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
+		require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
 		require.Equal(t, "1", st.take(good, "JOB1"))
 		return st
 	}
-	second := func(st *store) {
-		st.quiet(stale("complete"), good.complete("JOB1", "1")...)
-		st.quiet(stale("retry"), good.fail("JOB1", "1", 0, 9, "again")...)
+	second := func(st *fixture) {
+		st.quiet(stale("complete"), good.Complete("JOB1", "1")...)
+		st.quiet(stale("retry"), good.Fail("JOB1", "1", 0, 9, "again")...)
 	}
 	t.Run("after a retry", func(t *testing.T) {
 		st := hold(t)
-		require.Equal(t, bulk("scheduled"), st.do(good.fail("JOB1", "1", 0, 9, "why")...))
+		require.Equal(t, bulk("scheduled"), st.Do(good.Fail("JOB1", "1", 0, 9, "why")...))
 		second(st)
 		st.move(good, "JOB1", "scheduled", "pending")
 		second(st)
 		require.Equal(t, "2", st.take(good, "JOB1"))
 		second(st)
-		require.Equal(t, integer(1), st.do(good.complete("JOB1", "2")...))
+		require.Equal(t, integer(1), st.Do(good.Complete("JOB1", "2")...))
 	})
 	t.Run("after death", func(t *testing.T) {
 		st := hold(t)
-		require.Equal(t, bulk("dead"), st.do(good.fail("JOB1", "1", 0, 1, "why")...))
+		require.Equal(t, bulk("dead"), st.Do(good.Fail("JOB1", "1", 0, 1, "why")...))
 		second(st)
 		st.move(good, "JOB1", "dead", "pending")
 		second(st)
 	})
 	t.Run("after completion", func(t *testing.T) {
 		st := hold(t)
-		require.Equal(t, integer(1), st.do(good.complete("JOB1", "1")...))
-		st.quiet(integer(0), good.complete("JOB1", "1")...)
-		st.quiet(gone, good.fail("JOB1", "1", 0, 9, "why")...)
+		require.Equal(t, integer(1), st.Do(good.Complete("JOB1", "1")...))
+		st.quiet(integer(0), good.Complete("JOB1", "1")...)
+		st.quiet(gone, good.Fail("JOB1", "1", 0, 9, "why")...)
 	})
 	t.Run("after a lapse", func(t *testing.T) {
 		st := hold(t)
 		st.move(good, "JOB1", "active", "pending")
-		require.Equal(t, bulk("scheduled"), st.do(good.fail("JOB1", "1", 0, 9, "late")...), "nobody claimed it meanwhile")
+		require.Equal(t, bulk("scheduled"), st.Do(good.Fail("JOB1", "1", 0, 9, "late")...), "nobody claimed it meanwhile")
 		second(st)
 	})
 	t.Run("after a lapse and another claim", func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestSettlingTwice(t *testing.T) {
 		st.move(good, "JOB1", "active", "pending")
 		require.Equal(t, "2", st.take(good, "JOB1"))
 		second(st)
-		require.Equal(t, integer(1), st.do(good.complete("JOB1", "2")...))
+		require.Equal(t, integer(1), st.Do(good.Complete("JOB1", "2")...))
 	})
 }
 
@@ -232,8 +232,8 @@ func TestScriptRows(t *testing.T) {
 					t.Run(field+" "+strconv.Quote(content)+"/"+state+"/token "+token, func(t *testing.T) {
 						st := s.fresh(t)
 						st.put(good, "JOB1", state, "attempts", "1", "lease_epoch", "e", field, content)
-						st.refused("EMQSCRIPT ", good.complete("JOB1", token)...)
-						st.refused("EMQSCRIPT ", good.fail("JOB1", token, 0, 9, "why")...)
+						st.refused("EMQSCRIPT ", good.Complete("JOB1", token)...)
+						st.refused("EMQSCRIPT ", good.Fail("JOB1", token, 0, 9, "why")...)
 					})
 				}
 			}
@@ -280,9 +280,9 @@ func TestFailures(t *testing.T) {
 			st := s.fresh(t)
 			st.put(good, "JOB1", "active", "attempts", "4", "lease_epoch", "e", "stalled", "2", "last_error", "old")
 			if tt.failures != "-" {
-				require.Equal(t, integer(1), st.do("HSET", good.row("JOB1"), "failures", tt.failures))
+				require.Equal(t, integer(1), st.Do("HSET", good.Row("JOB1"), "failures", tt.failures))
 			}
-			require.Equal(t, bulk(tt.want), st.do(good.fail("JOB1", "4", 0, tt.limit, "new")...))
+			require.Equal(t, bulk(tt.want), st.Do(good.Fail("JOB1", "4", 0, tt.limit, "new")...))
 			require.Equal(t, map[string]string{
 				"state": tt.want, "attempts": "4", "payload": "x", "failures": tt.counted, "last_error": "new",
 			}, st.row(good, "JOB1"))
@@ -293,13 +293,13 @@ func TestFailures(t *testing.T) {
 // Claims that ended in a lost lease do not count as failures.
 func TestLostLeasesAreNotFailures(t *testing.T) {
 	st := open(t)
-	require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
+	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
 	for range 5 {
 		st.take(good, "JOB1")
 		st.move(good, "JOB1", "active", "pending")
 	}
 	require.Equal(t, "6", st.take(good, "JOB1"))
-	require.Equal(t, bulk("scheduled"), st.do(good.fail("JOB1", "6", 0, 2, "why")...))
+	require.Equal(t, bulk("scheduled"), st.Do(good.Fail("JOB1", "6", 0, 2, "why")...))
 	require.Equal(t, "1", st.row(good, "JOB1")["failures"])
 }
 
@@ -309,7 +309,7 @@ func TestErrorsAreBytes(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			st := s.fresh(t)
 			st.put(good, "JOB1", "active", "attempts", "1")
-			require.Equal(t, bulk("dead"), st.do(good.fail("JOB1", "1", 0, 1, reason)...))
+			require.Equal(t, bulk("dead"), st.Do(good.Fail("JOB1", "1", 0, 1, reason)...))
 			require.Equal(t, reason, st.row(good, "JOB1")["last_error"])
 		})
 	}
@@ -322,11 +322,11 @@ func TestEntriesInOtherSets(t *testing.T) {
 		t.Run(set, func(t *testing.T) {
 			st := s.fresh(t)
 			st.put(good, "JOB1", "active", "attempts", "1")
-			st.given("ZADD " + good.set(set) + " 5 JOB1")
+			st.Must("ZADD " + good.Base() + set + " 5 JOB1")
 			want := map[string]string{"schedule": "scheduled", "dead": "dead"}[set]
 			limit := map[string]int64{"schedule": 9, "dead": 1}[set]
-			require.Equal(t, bulk(want), st.do(good.fail("JOB1", "1", 1000, limit, "why")...))
-			require.Equal(t, []string{"JOB1"}, st.members(good.set(set)))
+			require.Equal(t, bulk(want), st.Do(good.Fail("JOB1", "1", 1000, limit, "why")...))
+			require.Equal(t, []string{"JOB1"}, st.members(good.Base()+set))
 		})
 	}
 }

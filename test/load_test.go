@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/test/valkey"
+	"emq/test/wire"
 )
 
 // logged asserts that a line of the log matches, and returns it.
@@ -94,12 +95,12 @@ func TestLoadAtRunTime(t *testing.T) {
 func TestLoadLine(t *testing.T) {
 	s := start(t, withModule())
 	st := s.attach(t)
-	version := st.info("valkey_version")
+	version := st.Info("valkey_version")
 	require.NotEmpty(t, version)
 	line := logged(t, s.Log(), `<emq>.*`+regexp.QuoteMeta(version))
 	assert.Regexp(t, `go1\.\d+`, line)
 	assert.Contains(t, line, "echomq:6.0.0")
-	list := value(st.do("MODULE", "LIST")).([]any)
+	list := value(st.Do("MODULE", "LIST")).([]any)
 	require.Len(t, list, 1)
 	require.Equal(t, "emq", fields(list[0])["name"])
 	require.NotContains(t, s.Log(), "maxmemory-policy", "there is nothing to warn of")
@@ -114,7 +115,7 @@ func TestSecondLoad(t *testing.T) {
 	for _, path := range []string{os.Getenv("EMQ_MODULE"), second} {
 		st.refusal("ERR ", "MODULE", "LOAD", path)
 		st.life("q", "JOB1", "x")
-		require.Len(t, value(st.do("MODULE", "LIST")), 1)
+		require.Len(t, value(st.Do("MODULE", "LIST")), 1)
 	}
 }
 
@@ -127,7 +128,7 @@ func TestUnknownArgument(t *testing.T) {
 	st := s.bare(t)
 	st.refusal("ERR ", "MODULE", "LOAD", os.Getenv("EMQ_MODULE"), "no-such-argument")
 	logged(t, s.Log(), "<emq>.*no-such-argument")
-	require.Equal(t, empty, st.do("MODULE", "LIST"))
+	require.Equal(t, empty, st.Do("MODULE", "LIST"))
 	st.reply("+OK\r\n", "MODULE LOAD "+os.Getenv("EMQ_MODULE"))
 	st.life("q", "JOB1", "x")
 }
@@ -160,11 +161,11 @@ func TestUnknownSetting(t *testing.T) {
 	s := start(t, withoutModule())
 	st := s.bare(t)
 	st.refusal("ERR ", "MODULE", "LOADEX", os.Getenv("EMQ_MODULE"), "CONFIG", "emq.nosuch", "1")
-	require.Equal(t, empty, st.do("MODULE", "LIST"))
+	require.Equal(t, empty, st.Do("MODULE", "LIST"))
 	for range 100 { // turns of the event loop
 		st.reply("+PONG\r\n", "PING")
 	}
-	st.refusal("ERR unknown command", good.claim(1)...)
+	st.refusal("ERR unknown command", good.Claim(1)...)
 	st.reply("+OK\r\n", "MODULE LOAD "+os.Getenv("EMQ_MODULE"))
 	st.life("q", "JOB1", "x")
 }
@@ -176,9 +177,9 @@ func TestClusterIsRefused(t *testing.T) {
 
 	s := start(t, withoutModule("--cluster-enabled", "yes"))
 	c := s.dial(t)
-	require.True(t, strings.HasPrefix(c.do("MODULE", "LOAD", os.Getenv("EMQ_MODULE")), "-ERR "))
+	require.True(t, strings.HasPrefix(c.Do("MODULE", "LOAD", os.Getenv("EMQ_MODULE")), "-ERR "))
 	logged(t, s.Log(), "<emq>.*cluster")
-	require.Equal(t, "+PONG\r\n", c.do("PING"))
+	require.Equal(t, "+PONG\r\n", c.Do("PING"))
 }
 
 // A policy that may evict jobs is warned of, whichever it is.
@@ -198,9 +199,9 @@ func TestCrashReport(t *testing.T) {
 		t.Run(fault, func(t *testing.T) {
 			s := crashing(t, withModule())
 			c := s.dial(t)
-			require.Equal(t, integer(1), c.do(good.enqueue("JOB1", "x")...))
-			require.Equal(t, claimed("JOB1", "x", 1), c.do(good.claim(1000)...))
-			c.send([]string{"DEBUG", fault})
+			require.Equal(t, integer(1), c.Do(good.Enqueue("JOB1", "x")...))
+			require.Equal(t, claimed("JOB1", "x", 1), c.Do(good.Claim(1000)...))
+			c.Send([]string{"DEBUG", fault})
 			state, err := s.Wait(replyWait)
 			require.NoError(t, err)
 			require.False(t, state.Success())
@@ -234,7 +235,7 @@ func TestStopUnderLoad(t *testing.T) {
 			reply := make([]byte, 4)
 			for {
 				id := fmt.Sprintf("JOB%d-%08d", i, n)
-				if _, err := io.WriteString(c, encode(good.enqueue(id, "x"))); err != nil {
+				if _, err := io.WriteString(c, wire.Encode(good.Enqueue(id, "x"))); err != nil {
 					return
 				}
 				if _, err := io.ReadFull(c, reply); err != nil || string(reply) != integer(1) {
@@ -245,7 +246,7 @@ func TestStopUnderLoad(t *testing.T) {
 		}()
 	}
 	st := (&server{Server: v}).attachPlain(t)
-	waitFor(t, "a load", func() bool { return value(st.do("ZCARD", good.pending())).(int64) > 500 })
+	waitFor(t, "a load", func() bool { return value(st.Do("ZCARD", good.Pending())).(int64) > 500 })
 	require.NoError(t, v.Stop(), "exit code 0")
 	total := 0
 	for range clients {
@@ -256,7 +257,7 @@ func TestStopUnderLoad(t *testing.T) {
 	o.Dir = dir
 	s := start(t, o)
 	again := s.attach(t)
-	stored := int(value(again.do("ZCARD", good.pending())).(int64))
+	stored := int(value(again.Do("ZCARD", good.Pending())).(int64))
 	require.GreaterOrEqual(t, stored, total)
 	require.LessOrEqual(t, stored, total+clients, "at most one unanswered job for each client")
 }
@@ -267,10 +268,10 @@ func TestSavingChild(t *testing.T) {
 	st := s.fresh(t)
 	var load [][]string
 	for i := range 2000 {
-		load = append(load, good.enqueue(fmt.Sprintf("JOB%05d", i), "x"))
+		load = append(load, good.Enqueue(fmt.Sprintf("JOB%05d", i), "x"))
 	}
-	st.pipeline(load)
-	st.given("BGSAVE")
+	st.Pipeline(load)
+	st.Must("BGSAVE")
 	pid := s.Pid()
 	children := func() []string {
 		list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
@@ -280,10 +281,10 @@ func TestSavingChild(t *testing.T) {
 	tasks, err := os.ReadDir("/proc/" + children()[0] + "/task")
 	require.NoError(t, err)
 	require.Len(t, tasks, 1)
-	require.Equal(t, claimed("JOB00000", "x", 1), st.do(good.claim(1000)...), "the parent works on")
-	st.given("CONFIG SET rdb-key-save-delay 0")
-	waitFor(t, "the save", func() bool { return st.info("rdb_bgsave_in_progress") == "0" })
-	require.Equal(t, "ok", st.info("rdb_last_bgsave_status"))
+	require.Equal(t, claimed("JOB00000", "x", 1), st.Do(good.Claim(1000)...), "the parent works on")
+	st.Must("CONFIG SET rdb-key-save-delay 0")
+	waitFor(t, "the save", func() bool { return st.Info("rdb_bgsave_in_progress") == "0" })
+	require.Equal(t, "ok", st.Info("rdb_last_bgsave_status"))
 }
 
 // As a daemon the server forks before it loads its modules; Go lives in the process that stays.
@@ -318,10 +319,10 @@ func TestDaemon(t *testing.T) {
 		}
 		return err == nil
 	})
-	c := dialUnix(t, socket)
-	st := &store{conn: c, t: t, tokens: tokens{}}
+	c := wire.Dial(t, socket)
+	st := &fixture{Conn: c, t: t, tokens: tokens{}}
 	st.life("q", "JOB1", "x")
-	st.given("SET kept x")
+	st.Must("SET kept x")
 	require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
 	log := func() string {
 		text, err := os.ReadFile(filepath.Join(dir, "log"))

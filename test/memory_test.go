@@ -10,12 +10,12 @@ import (
 const oom = "OOM command not allowed when used memory > 'maxmemory'"
 
 // full is a store with a held job and a pending one, on a server that has no memory left.
-func full(t *testing.T, s *server) *store {
+func full(t *testing.T, s *server) *fixture {
 	st := s.fresh(t)
 	st.put(good, "JOB1", "active", "attempts", "1")
 	st.put(good, "JOB2", "pending", "attempts", "0")
-	st.given("CONFIG SET maxmemory 1")
-	t.Cleanup(func() { st.given("CONFIG SET maxmemory 0") })
+	st.Must("CONFIG SET maxmemory 1")
+	t.Cleanup(func() { st.Must("CONFIG SET maxmemory 0") })
 	return st
 }
 
@@ -24,15 +24,15 @@ func TestOutOfMemory(t *testing.T) {
 	s := witnessed(t)
 	t.Run("enqueue", func(t *testing.T) {
 		st := full(t, s)
-		st.refused(oom, good.enqueue("JOB3", "x")...)
-		st.refused(oom, good.enqueue("JOB1", "x")...) // also where it would do nothing
+		st.refused(oom, good.Enqueue("JOB3", "x")...)
+		st.refused(oom, good.Enqueue("JOB1", "x")...) // also where it would do nothing
 	})
 	t.Run("claim, complete and fail", func(t *testing.T) {
 		st := full(t, s)
-		require.Equal(t, integer(1), st.do(good.complete("JOB1", "1")...))
+		require.Equal(t, integer(1), st.Do(good.Complete("JOB1", "1")...))
 		require.Equal(t, "1", st.take(good, "JOB2"))
-		require.Equal(t, bulk("scheduled"), st.do(good.fail("JOB2", "1", 0, 2, "why")...))
-		require.Equal(t, empty, st.do(good.claim(1000)...))
+		require.Equal(t, bulk("scheduled"), st.Do(good.Fail("JOB2", "1", 0, 2, "why")...))
+		require.Equal(t, empty, st.Do(good.Claim(1000)...))
 	})
 }
 
@@ -42,29 +42,29 @@ func TestOutOfMemoryInTransaction(t *testing.T) {
 	s := start(t, withModule())
 	t.Run("with enqueue", func(t *testing.T) {
 		st := full(t, s)
-		st.given("MULTI")
-		require.Equal(t, "+QUEUED\r\n", st.do(good.complete("JOB1", "1")...))
-		st.refusal(oom, good.enqueue("JOB3", "x")...)
+		st.Must("MULTI")
+		require.Equal(t, "+QUEUED\r\n", st.Do(good.Complete("JOB1", "1")...))
+		st.refusal(oom, good.Enqueue("JOB3", "x")...)
 		st.refusal("EXECABORT ", "EXEC")
 		require.Equal(t, "active", st.row(good, "JOB1")["state"])
 	})
 	t.Run("queued before memory ran out", func(t *testing.T) {
 		st := s.fresh(t)
-		st.given("MULTI")
-		require.Equal(t, "+QUEUED\r\n", st.do(good.enqueue("JOB3", "x")...))
+		st.Must("MULTI")
+		require.Equal(t, "+QUEUED\r\n", st.Do(good.Enqueue("JOB3", "x")...))
 		other := s.dial(t)
-		require.Equal(t, "+OK\r\n", other.do("CONFIG", "SET", "maxmemory", "1"))
-		t.Cleanup(func() { st.given("CONFIG SET maxmemory 0") })
+		require.Equal(t, "+OK\r\n", other.Do("CONFIG", "SET", "maxmemory", "1"))
+		t.Cleanup(func() { st.Must("CONFIG SET maxmemory 0") })
 		st.refusal("EXECABORT ", "EXEC")
 		require.Contains(t, st.lastReply, "used memory")
 		st.reply(integer(0), "EXISTS emq:{q}:job:JOB3")
 	})
 	t.Run("without enqueue", func(t *testing.T) {
 		st := full(t, s)
-		st.given("MULTI")
-		require.Equal(t, "+QUEUED\r\n", st.do(good.complete("JOB1", "1")...))
-		require.Equal(t, "+QUEUED\r\n", st.do(good.claim(1000)...))
-		require.Equal(t, array(integer(1), claimed("JOB2", "x", 1)), st.do("EXEC"))
+		st.Must("MULTI")
+		require.Equal(t, "+QUEUED\r\n", st.Do(good.Complete("JOB1", "1")...))
+		require.Equal(t, "+QUEUED\r\n", st.Do(good.Claim(1000)...))
+		require.Equal(t, array(integer(1), claimed("JOB2", "x", 1)), st.Do("EXEC"))
 	})
 }
 
@@ -72,8 +72,8 @@ func TestOutOfMemoryInTransaction(t *testing.T) {
 // the script has written before; a script that declares itself is refused as a whole, unless it allows it.
 func TestOutOfMemoryInScript(t *testing.T) {
 	s := start(t, withModule())
-	eval := func(st *store, script string, args []string) string {
-		return st.do(append([]string{"EVAL", script, "0"}, args...)...)
+	eval := func(st *fixture, script string, args []string) string {
+		return st.Do(append([]string{"EVAL", script, "0"}, args...)...)
 	}
 	refused := func(t *testing.T, reply string) {
 		t.Helper()
@@ -82,25 +82,25 @@ func TestOutOfMemoryInScript(t *testing.T) {
 	const plain = "return redis.call(unpack(ARGV))"
 	t.Run("enqueue", func(t *testing.T) {
 		st := full(t, s)
-		refused(t, eval(st, plain, good.enqueue("JOB3", "x")))
+		refused(t, eval(st, plain, good.Enqueue("JOB3", "x")))
 	})
 	t.Run("the others", func(t *testing.T) {
 		st := full(t, s)
-		require.Equal(t, integer(1), eval(st, plain, good.complete("JOB1", "1")))
-		require.Equal(t, claimed("JOB2", "x", 1), eval(st, plain, good.claim(1000)))
-		require.Equal(t, bulk("dead"), eval(st, plain, good.fail("JOB2", "1", 0, 1, "why")))
+		require.Equal(t, integer(1), eval(st, plain, good.Complete("JOB1", "1")))
+		require.Equal(t, claimed("JOB2", "x", 1), eval(st, plain, good.Claim(1000)))
+		require.Equal(t, bulk("dead"), eval(st, plain, good.Fail("JOB2", "1", 0, 1, "why")))
 	})
 	t.Run("enqueue after a write", func(t *testing.T) {
 		st := full(t, s)
-		reply := eval(st, "redis.call('DEL','emq:{q}:pending') redis.call('DEL','emq:{q}:job:JOB2') "+plain, good.enqueue("JOB3", "x"))
+		reply := eval(st, "redis.call('DEL','emq:{q}:pending') redis.call('DEL','emq:{q}:job:JOB2') "+plain, good.Enqueue("JOB3", "x"))
 		require.Equal(t, integer(1), reply)
 	})
 	t.Run("a declared script", func(t *testing.T) {
 		st := full(t, s)
-		refused(t, eval(st, "#!lua\n"+plain, good.complete("JOB1", "1")))
+		refused(t, eval(st, "#!lua\n"+plain, good.Complete("JOB1", "1")))
 	})
 	t.Run("a declared script that allows it", func(t *testing.T) {
 		st := full(t, s)
-		require.Equal(t, integer(1), eval(st, "#!lua flags=allow-oom\n"+plain, good.enqueue("JOB3", "x")))
+		require.Equal(t, integer(1), eval(st, "#!lua flags=allow-oom\n"+plain, good.Enqueue("JOB3", "x")))
 	})
 }

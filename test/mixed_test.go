@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"emq/test/store"
 )
 
 // mixer makes a random load: jobs of several queues at every stage of their lives, requests that are refused, and
@@ -20,8 +22,7 @@ type mixer struct {
 
 func mix(t *testing.T, breaks bool) *mixer {
 	t.Helper()
-	t.Logf("seed %d (-seed sets it)", *seed)
-	return &mixer{rand: rand.New(rand.NewPCG(*seed, 6)), queues: []queue{"a", "b", "c:\xff", "ü"}, breaks: breaks}
+	return &mixer{rand: rand.New(rand.NewPCG(store.Seed(t), 6)), queues: []queue{"a", "b", "c:\xff", "ü"}, breaks: breaks}
 }
 
 func (m *mixer) id() string {
@@ -35,36 +36,36 @@ func (m *mixer) next() []string {
 	token := strconv.Itoa(1 + m.rand.IntN(3)/2)
 	switch m.rand.IntN(20) {
 	case 0, 1, 2, 3, 4, 5:
-		return q.enqueue(id, "payload of "+id)
+		return q.Enqueue(id, "payload of "+id)
 	case 6, 7, 8, 9, 10:
-		return q.claim(int64(1 + m.rand.IntN(100_000)))
+		return q.Claim(int64(1 + m.rand.IntN(100_000)))
 	case 11, 12, 13, 14:
-		return q.complete(id, token)
+		return q.Complete(id, token)
 	case 15, 16, 17:
-		return q.fail(id, token, int64(m.rand.IntN(100_000)), int64(1+m.rand.IntN(3)), "reason "+token)
+		return q.Fail(id, token, int64(m.rand.IntN(100_000)), int64(1+m.rand.IntN(3)), "reason "+token)
 	case 18:
 		return m.promote(q)
 	}
 	if !m.breaks {
-		return q.claim(1000)
+		return q.Claim(1000)
 	}
 	switch m.rand.IntN(8) {
 	case 0:
-		return []string{"ZADD", q.pending(), "0", "JOB0000" + strconv.Itoa(m.rand.IntN(10)) + "x"}
+		return []string{"ZADD", q.Pending(), "0", "JOB0000" + strconv.Itoa(m.rand.IntN(10)) + "x"}
 	case 1:
-		return []string{"ZADD", q.pending(), "-1", "ABC"}
+		return []string{"ZADD", q.Pending(), "-1", "ABC"}
 	case 2:
-		return []string{"DEL", q.row(id)}
+		return []string{"DEL", q.Row(id)}
 	case 3:
-		return []string{"HDEL", q.row(id), "attempts"}
+		return []string{"HDEL", q.Row(id), "attempts"}
 	case 4:
-		return []string{"SET", q.row("JOB" + strconv.Itoa(m.rand.IntN(10)) + "s"), "x"}
+		return []string{"SET", q.Row("JOB" + strconv.Itoa(m.rand.IntN(10)) + "s"), "x"}
 	case 5:
-		return []string{"HSET", q.completed(), "count", "9223372036854775807"}
+		return []string{"HSET", q.Completed(), "count", "9223372036854775807"}
 	case 6:
-		return []string{"DEL", q.completed(), q.failed()}
+		return []string{"DEL", q.Completed(), q.Failed()}
 	default:
-		return []string{"ZREM", q.active(), id}
+		return []string{"ZREM", q.Active(), id}
 	}
 }
 
@@ -72,11 +73,11 @@ func (m *mixer) next() []string {
 func (m *mixer) promote(q queue) []string {
 	script := `local e = redis.call('ZPOPMIN', KEYS[1]) if #e == 0 then return 0 end
 		redis.call('HSET', KEYS[3] .. e[1], 'state', 'pending') redis.call('ZADD', KEYS[2], 0, e[1]) return 1`
-	return []string{"EVAL", script, "3", q.schedule(), q.pending(), q.rows()}
+	return []string{"EVAL", script, "3", q.Schedule(), q.Pending(), q.RowPrefix()}
 }
 
 // load runs n requests, many at a time, and returns how often each reply's first bytes were seen.
-func (m *mixer) load(st *store, n int) map[string]int {
+func (m *mixer) load(st *fixture, n int) map[string]int {
 	st.t.Helper()
 	seen := map[string]int{}
 	for ; n > 0; n -= 500 {
@@ -84,7 +85,7 @@ func (m *mixer) load(st *store, n int) map[string]int {
 		for i := range batch {
 			batch[i] = m.next()
 		}
-		for i, reply := range st.pipeline(batch) {
+		for i, reply := range st.Pipeline(batch) {
 			seen[batch[i][0]+" "+reply[:min(len(reply), 9)]]++
 		}
 	}

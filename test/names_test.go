@@ -28,21 +28,21 @@ var names = map[string]string{
 }
 
 // life carries a job through all its states and leaves the queue as it was.
-func (st *store) life(q queue, id, payload string) {
+func (st *fixture) life(q queue, id, payload string) {
 	st.t.Helper()
-	require.Equal(st.t, integer(1), st.do(q.enqueue(id, payload)...))
-	require.Equal(st.t, integer(0), st.do(q.enqueue(id, "another")...))
-	require.Equal(st.t, claimed(id, payload, 1), st.do(q.claim(30000)...))
-	require.Equal(st.t, bulk("scheduled"), st.do(q.fail(id, "1", 5000, 2, payload)...))
+	require.Equal(st.t, integer(1), st.Do(q.Enqueue(id, payload)...))
+	require.Equal(st.t, integer(0), st.Do(q.Enqueue(id, "another")...))
+	require.Equal(st.t, claimed(id, payload, 1), st.Do(q.Claim(30000)...))
+	require.Equal(st.t, bulk("scheduled"), st.Do(q.Fail(id, "1", 5000, 2, payload)...))
 	require.Equal(st.t, payload, st.row(q, id)["last_error"])
 	st.move(q, id, "scheduled", "pending")
-	require.Equal(st.t, claimed(id, payload, 2), st.do(q.claim(30000)...))
-	require.Equal(st.t, bulk("dead"), st.do(q.fail(id, "2", 5000, 2, payload)...))
-	require.Equal(st.t, []string{id}, st.members(q.dead()))
+	require.Equal(st.t, claimed(id, payload, 2), st.Do(q.Claim(30000)...))
+	require.Equal(st.t, bulk("dead"), st.Do(q.Fail(id, "2", 5000, 2, payload)...))
+	require.Equal(st.t, []string{id}, st.members(q.Dead()))
 	st.move(q, id, "dead", "pending")
-	require.Equal(st.t, claimed(id, payload, 3), st.do(q.claim(30000)...))
-	require.Equal(st.t, integer(1), st.do(q.complete(id, "3")...))
-	require.Equal(st.t, empty, st.do(q.claim(30000)...))
+	require.Equal(st.t, claimed(id, payload, 3), st.Do(q.Claim(30000)...))
+	require.Equal(st.t, integer(1), st.Do(q.Complete(id, "3")...))
+	require.Equal(st.t, empty, st.Do(q.Claim(30000)...))
 	require.Empty(st.t, st.row(q, id))
 }
 
@@ -60,14 +60,14 @@ func TestNames(t *testing.T) {
 // Names that look alike are different queues.
 func TestQueuesDoNotMix(t *testing.T) {
 	st := open(t)
-	st.given(
+	st.Must(
 		"EMQ.ENQUEUE 2 emq:{a}:job:JOB1 emq:{a}:pending JOB1 in-a",
 		"EMQ.ENQUEUE 2 emq:{a:b}:job:JOB1 emq:{a:b}:pending JOB1 in-ab",
 		"EMQ.ENQUEUE 2 emq:{A}:job:JOB1 emq:{A}:pending JOB1 in-A",
 	)
-	require.Equal(t, claimed("JOB1", "in-ab", 1), st.do(queue("a:b").claim(1000)...))
-	require.Equal(t, claimed("JOB1", "in-A", 1), st.do(queue("A").claim(1000)...))
-	require.Equal(t, claimed("JOB1", "in-a", 1), st.do(queue("a").claim(1000)...))
+	require.Equal(t, claimed("JOB1", "in-ab", 1), st.Do(queue("a:b").Claim(1000)...))
+	require.Equal(t, claimed("JOB1", "in-A", 1), st.Do(queue("A").Claim(1000)...))
+	require.Equal(t, claimed("JOB1", "in-a", 1), st.Do(queue("a").Claim(1000)...))
 }
 
 func TestQueueNamesRefused(t *testing.T) {
@@ -75,10 +75,10 @@ func TestQueueNamesRefused(t *testing.T) {
 	for _, name := range []string{"", "{", "}", "{}", "a{b", "a}b", "a}:b", "\x00", "a\x00b", strings.Repeat("n", 1000) + "}"} {
 		t.Run(escape(name)[:min(len(name), 20)], func(t *testing.T) {
 			st, q := s.fresh(t), queue(name)
-			st.refused("EMQKEY ", q.enqueue("JOB1", "x")...)
-			st.refused("EMQKEY ", q.claim(1000)...)
-			st.refused("EMQKEY ", q.complete("JOB1", "1")...)
-			st.refused("EMQKEY ", q.fail("JOB1", "1", 0, 1, "why")...)
+			st.refused("EMQKEY ", q.Enqueue("JOB1", "x")...)
+			st.refused("EMQKEY ", q.Claim(1000)...)
+			st.refused("EMQKEY ", q.Complete("JOB1", "1")...)
+			st.refused("EMQKEY ", q.Fail("JOB1", "1", 0, 1, "why")...)
 		})
 	}
 }
@@ -91,10 +91,10 @@ func TestLayout(t *testing.T) {
 		args []string
 		at   []int
 	}{
-		{"enqueue", good.enqueue("JOB1", "x"), []int{2, 3}},
-		{"claim", good.claim(1000), []int{2, 3, 4}},
-		{"complete", good.complete("JOB1", "1"), []int{2, 3, 6}},
-		{"fail", good.fail("JOB1", "1", 0, 1, "why"), []int{2, 3, 4, 5, 11}},
+		{"enqueue", good.Enqueue("JOB1", "x"), []int{2, 3}},
+		{"claim", good.Claim(1000), []int{2, 3, 4}},
+		{"complete", good.Complete("JOB1", "1"), []int{2, 3, 6}},
+		{"fail", good.Fail("JOB1", "1", 0, 1, "why"), []int{2, 3, 4, 5, 11}},
 	}
 	for _, verb := range verbs {
 		for _, at := range verb.at {
@@ -147,8 +147,8 @@ func TestPayloads(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			st := s.fresh(t)
 			st.life("q", "JOB1", payload)
-			require.Equal(t, integer(1), st.do(good.enqueue("JOB2", payload)...))
-			require.Equal(t, bulk(payload), st.do("HGET", good.row("JOB2"), "payload"))
+			require.Equal(t, integer(1), st.Do(good.Enqueue("JOB2", payload)...))
+			require.Equal(t, bulk(payload), st.Do("HGET", good.Row("JOB2"), "payload"))
 		})
 	}
 }

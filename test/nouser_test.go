@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"emq/test/wire"
 )
 
 // A command can come from where no user is: out of an append-only file, over the primary's link, from another module's
@@ -20,19 +22,19 @@ import (
 // Every request of a life and one of each refusal, on a store without an identity.
 func userless() [][]string {
 	return [][]string{
-		good.claim(1000), good.complete("JOB1", "1"), good.fail("JOB1", "1", 0, 1, "why"),
-		good.enqueue("JOB1", "x"), good.enqueue("JOB1", "x"), good.enqueue("XYZ", "x"), with(good.enqueue("JOB1", "x"), 1, "02"),
-		good.claim(30000), good.complete("JOB1", "7"), good.fail("JOB1", "1", 1000, 1, "why"),
-		good.enqueue("JOB2", "y"), good.enqueue("JOB3", "z"), good.claim(30000), good.complete("JOB2", "1"),
+		good.Claim(1000), good.Complete("JOB1", "1"), good.Fail("JOB1", "1", 0, 1, "why"),
+		good.Enqueue("JOB1", "x"), good.Enqueue("JOB1", "x"), good.Enqueue("XYZ", "x"), with(good.Enqueue("JOB1", "x"), 1, "02"),
+		good.Claim(30000), good.Complete("JOB1", "7"), good.Fail("JOB1", "1", 1000, 1, "why"),
+		good.Enqueue("JOB2", "y"), good.Enqueue("JOB3", "z"), good.Claim(30000), good.Complete("JOB2", "1"),
 	}
 }
 
 // afterUserless asserts the store that these requests lead to.
-func afterUserless(st *store) {
+func afterUserless(st *fixture) {
 	st.t.Helper()
 	st.reply(bulk(wire6), "GET {emq}:version")
-	require.Equal(st.t, []string{"JOB1"}, st.members(good.dead()))
-	require.Equal(st.t, []string{"JOB3"}, st.members(good.pending()))
+	require.Equal(st.t, []string{"JOB1"}, st.members(good.Dead()))
+	require.Equal(st.t, []string{"JOB3"}, st.members(good.Pending()))
 	require.Empty(st.t, st.row(good, "JOB2"))
 	st.reply(bulk("1"), "HGET emq:{q}:metrics:completed count")
 	st.reply(bulk("1"), "HGET emq:{q}:metrics:failed count")
@@ -51,7 +53,7 @@ func TestVerbsInAnAppendOnlyFile(t *testing.T) {
 			if unit {
 				commands = append(append([][]string{{"MULTI"}}, commands...), []string{"EXEC"})
 			}
-			text := encode([]string{"SELECT", "0"}) + encode(commands...)
+			text := wire.Encode([]string{"SELECT", "0"}) + wire.Encode(commands...)
 			require.NoError(t, os.WriteFile(filepath.Join(aof, "appendonly.aof.1.incr.aof"), []byte(text), 0o644))
 			require.NoError(t, os.WriteFile(filepath.Join(aof, "appendonly.aof.manifest"), []byte("file appendonly.aof.1.incr.aof seq 1 type i\n"), 0o644))
 
@@ -60,7 +62,7 @@ func TestVerbsInAnAppendOnlyFile(t *testing.T) {
 			s := start(t, o)
 			st := s.attach(t)
 			afterUserless(st)
-			require.Equal(t, claimed("JOB3", "z", 1), st.do(good.claim(1000)...))
+			require.Equal(t, claimed("JOB3", "z", 1), st.Do(good.Claim(1000)...))
 		})
 	}
 }
@@ -72,18 +74,18 @@ func TestVerbsOverThePrimarysLink(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = l.Close() })
-			stream := encode([]string{"SELECT", "0"}, []string{"SET", "before", "1"}) + encode(userless()...) +
-				encode([]string{"MULTI"}, good.enqueue("JOB9", "x"), []string{"EXEC"}) + encode([]string{"SET", "after", "1"})
+			stream := wire.Encode([]string{"SELECT", "0"}, []string{"SET", "before", "1"}) + wire.Encode(userless()...) +
+				wire.Encode([]string{"MULTI"}, good.Enqueue("JOB9", "x"), []string{"EXEC"}) + wire.Encode([]string{"SET", "after", "1"})
 			go playPrimary(l, stream)
 
 			host, port, _ := strings.Cut(l.Addr().String(), ":")
 			s := start(t, withModule("--replicaof", host+" "+port, "--replica-read-only", readOnly))
 			st := s.attach(t)
-			waitFor(t, "the end of the stream", func() bool { return st.do("EXISTS", "after") == integer(1) })
+			waitFor(t, "the end of the stream", func() bool { return st.Do("EXISTS", "after") == integer(1) })
 			require.ElementsMatch(t, []string{"before", "after"}, st.keys(), "the verbs changed nothing")
-			require.NotEmpty(t, st.info("errorstat_READONLY"))
-			st.given("REPLICAOF NO ONE")
-			require.Equal(t, integer(1), st.do(good.enqueue("JOB1", "x")...))
+			require.NotEmpty(t, st.Info("errorstat_READONLY"))
+			st.Must("REPLICAOF NO ONE")
+			require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
 		})
 	}
 }
@@ -98,7 +100,7 @@ func playPrimary(l net.Listener, stream string) {
 	// An empty database of format 11, its checksum switched off.
 	const snapshot = "REDIS0011\xff\x00\x00\x00\x00\x00\x00\x00\x00"
 	for r := bufio.NewReader(c); ; {
-		args, err := readCommand(r)
+		args, err := wire.ReadCommand(r)
 		if err != nil {
 			return
 		}
@@ -129,14 +131,14 @@ func TestVerbsFromAnotherModulesTimer(t *testing.T) {
 	require.Empty(t, string(out))
 	require.NoError(t, os.Chmod(other, 0o755))
 	s := witnessed(t)
-	require.Equal(t, "+OK\r\n", s.dial(t).do("MODULE", "LOAD", other))
+	require.Equal(t, "+OK\r\n", s.dial(t).Do("MODULE", "LOAD", other))
 
-	later := func(st *store, args []string) string {
-		st.given("DEL usermod:reply")
-		require.Equal(st.t, "+OK\r\n", st.do(append([]string{"USERMOD.LATER", "usermod:reply"}, args...)...))
-		waitFor(st.t, "the timer", func() bool { return st.do("EXISTS", "usermod:reply") == integer(1) })
-		reply := value(st.do("GET", "usermod:reply")).(string)
-		st.given("DEL usermod:reply")
+	later := func(st *fixture, args []string) string {
+		st.Must("DEL usermod:reply")
+		require.Equal(st.t, "+OK\r\n", st.Do(append([]string{"USERMOD.LATER", "usermod:reply"}, args...)...))
+		waitFor(st.t, "the timer", func() bool { return st.Do("EXISTS", "usermod:reply") == integer(1) })
+		reply := value(st.Do("GET", "usermod:reply")).(string)
+		st.Must("DEL usermod:reply")
 		return reply
 	}
 	t.Run("a life", func(t *testing.T) {
@@ -148,22 +150,22 @@ func TestVerbsFromAnotherModulesTimer(t *testing.T) {
 	})
 	t.Run("replies", func(t *testing.T) {
 		st := s.bare(t)
-		require.Equal(t, integer(1), later(st, good.enqueue("JOB1", "x")))
+		require.Equal(t, integer(1), later(st, good.Enqueue("JOB1", "x")))
 		st.reply(bulk(wire6), "GET {emq}:version")
-		require.Equal(t, integer(0), later(st, good.enqueue("JOB1", "x")))
-		require.Equal(t, claimed("JOB1", "x", 1), later(st, good.claim(1000)))
-		require.Equal(t, stale("complete"), later(st, good.complete("JOB1", "9")))
-		require.Equal(t, bulk("scheduled"), later(st, good.fail("JOB1", "1", 1000, 9, "why")))
-		require.Equal(t, gone, later(st, good.fail("JOB2", "1", 1000, 9, "why")))
+		require.Equal(t, integer(0), later(st, good.Enqueue("JOB1", "x")))
+		require.Equal(t, claimed("JOB1", "x", 1), later(st, good.Claim(1000)))
+		require.Equal(t, stale("complete"), later(st, good.Complete("JOB1", "9")))
+		require.Equal(t, bulk("scheduled"), later(st, good.Fail("JOB1", "1", 1000, 9, "why")))
+		require.Equal(t, gone, later(st, good.Fail("JOB2", "1", 1000, 9, "why")))
 	})
 	t.Run("another identity", func(t *testing.T) {
 		st := s.bare(t)
-		st.given("SET {emq}:version echomq:4.0.0")
-		require.Contains(t, later(st, good.enqueue("JOB1", "x")), "-EMQFENCE ")
+		st.Must("SET {emq}:version echomq:4.0.0")
+		require.Contains(t, later(st, good.Enqueue("JOB1", "x")), "-EMQFENCE ")
 	})
 	t.Run("effects", func(t *testing.T) {
 		st := s.bare(t)
-		o := st.observe(func() { require.Equal(t, integer(1), later(st, good.enqueue("JOB1", "x"))) })
+		o := st.observe(func() { require.Equal(t, integer(1), later(st, good.Enqueue("JOB1", "x"))) })
 		require.NotContains(t, strings.Join(o.stream, "\n"), "EMQ.")
 		require.Contains(t, o.stream, "SET {emq}:version echomq:6.0.0 NX")
 		require.Contains(t, o.stream, rowPending)

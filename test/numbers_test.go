@@ -24,9 +24,9 @@ var numbers = []struct {
 	at       int
 	min, max int64
 }{
-	{"claim", "lease", good.claim(1), 5, 1, maxTime},
-	{"fail", "delay", good.fail("JOB1", "1", 0, 1, "why"), 8, 0, maxTime},
-	{"fail", "max", good.fail("JOB1", "1", 0, 1, "why"), 9, 1, maxInt31},
+	{"claim", "lease", good.Claim(1), 5, 1, maxTime},
+	{"fail", "delay", good.Fail("JOB1", "1", 0, 1, "why"), 8, 0, maxTime},
+	{"fail", "max", good.Fail("JOB1", "1", 0, 1, "why"), 9, 1, maxInt31},
 }
 
 func TestNumbers(t *testing.T) {
@@ -47,7 +47,7 @@ func TestNumbers(t *testing.T) {
 			t.Run(n.verb+"/"+n.name+"/"+strconv.FormatInt(bound, 10), func(t *testing.T) {
 				st := s.fresh(t)
 				st.put(good, "JOB1", map[string]string{"claim": "pending", "fail": "active"}[n.verb], "attempts", "1")
-				reply := st.do(with(n.args, n.at, strconv.FormatInt(bound, 10))...)
+				reply := st.Do(with(n.args, n.at, strconv.FormatInt(bound, 10))...)
 				require.Contains(t, "*$", reply[:1], "accepted: %q", reply)
 				require.NotEqual(t, empty, reply)
 			})
@@ -58,17 +58,17 @@ func TestNumbers(t *testing.T) {
 // The longest times are kept to the millisecond.
 func TestTheLongestTimes(t *testing.T) {
 	st := open(t)
-	st.given("EMQ.ENQUEUE 2 emq:{q}:job:JOB1 emq:{q}:pending JOB1 x")
-	from := st.now()
-	require.Equal(t, claimed("JOB1", "x", 1), st.do(good.claim(maxTime)...))
-	deadline := st.score(good.active(), "JOB1")
+	st.Must("EMQ.ENQUEUE 2 emq:{q}:job:JOB1 emq:{q}:pending JOB1 x")
+	from := st.Now()
+	require.Equal(t, claimed("JOB1", "x", 1), st.Do(good.Claim(maxTime)...))
+	deadline := st.score(good.Active(), "JOB1")
 	require.GreaterOrEqual(t, deadline, from+maxTime)
-	require.LessOrEqual(t, deadline, st.now()+maxTime)
-	from = st.now()
-	require.Equal(t, bulk("scheduled"), st.do(good.fail("JOB1", "1", maxTime, 2, "why")...))
-	due := st.score(good.schedule(), "JOB1")
+	require.LessOrEqual(t, deadline, st.Now()+maxTime)
+	from = st.Now()
+	require.Equal(t, bulk("scheduled"), st.Do(good.Fail("JOB1", "1", maxTime, 2, "why")...))
+	due := st.score(good.Schedule(), "JOB1")
 	require.GreaterOrEqual(t, due, from+maxTime)
-	require.LessOrEqual(t, due, st.now()+maxTime)
+	require.LessOrEqual(t, due, st.Now()+maxTime)
 }
 
 // A token is bytes: whatever it is, it either fits or is stale.
@@ -78,8 +78,8 @@ func TestTokensAreNoNumbers(t *testing.T) {
 		t.Run(escape(text)[:min(len(escape(text)), 40)], func(t *testing.T) {
 			st := s.fresh(t)
 			st.put(good, "JOB1", "active", "attempts", "1")
-			st.refused("EMQSTALE complete token mismatch\r\n", good.complete("JOB1", text)...)
-			st.refused("EMQSTALE retry token mismatch\r\n", good.fail("JOB1", text, 0, 1, "why")...)
+			st.refused("EMQSTALE complete token mismatch\r\n", good.Complete("JOB1", text)...)
+			st.refused("EMQSTALE retry token mismatch\r\n", good.Fail("JOB1", text, 0, 1, "why")...)
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"emq/test/wire"
 )
 
 // observed is everything that the rest of the world could notice of what a test did.
@@ -28,15 +31,15 @@ type observed struct {
 // and connections that watch one key each.
 type observers struct {
 	replica    *replica
-	subscriber *conn
-	tracker    *conn
-	watchers   []*conn
+	subscriber *wire.Conn
+	tracker    *wire.Conn
+	watchers   []*wire.Conn
 	marks      int
 }
 
 // observe does something and returns what could be seen of it. The keys looked at are those that exist before or after
 // and the ones named.
-func (st *store) observe(act func(), named ...string) observed {
+func (st *fixture) observe(act func(), named ...string) observed {
 	st.t.Helper()
 	w := st.s.observers
 	require.NotNil(st.t, w, "the server was not started by witnessed")
@@ -47,14 +50,14 @@ func (st *store) observe(act func(), named ...string) observed {
 	keys := union(st.keys(), named)
 	before := st.contents(keys)
 	watchers := w.watch(st.t, st.s, db, keys)
-	w.tracker.pushes = nil
-	o.digest[0], o.clock[0] = st.digest(), st.now()
+	w.tracker.Pushes = nil
+	o.digest[0], o.clock[0] = st.digest(), st.Now()
 
 	act()
 
-	o.clock[1], o.digest[1] = st.now(), st.digest()
+	o.clock[1], o.digest[1] = st.Now(), st.digest()
 	o.stream, o.events = w.settle(st)
-	for _, push := range w.tracker.pushes {
+	for _, push := range w.tracker.Pushes {
 		if m := value(push).([]any); m[0] == "invalidate" && m[1] != nil {
 			for _, k := range m[1].([]any) {
 				o.invalidated = append(o.invalidated, k.(string))
@@ -62,9 +65,9 @@ func (st *store) observe(act func(), named ...string) observed {
 		}
 	}
 	for i, k := range keys {
-		watchers[i].do("MULTI")
-		watchers[i].do("PING")
-		if reply := watchers[i].do("EXEC"); value(reply) == nil {
+		watchers[i].Do("MULTI")
+		watchers[i].Do("PING")
+		if reply := watchers[i].Do("EXEC"); value(reply) == nil {
 			o.aborted = append(o.aborted, k)
 		}
 	}
@@ -80,7 +83,7 @@ func (st *store) observe(act func(), named ...string) observed {
 }
 
 // unchanged asserts that nothing could be seen of what a test did.
-func (st *store) unchanged(act func(), named ...string) {
+func (st *fixture) unchanged(act func(), named ...string) {
 	st.t.Helper()
 	o := st.observe(act, named...)
 	require.Equal(st.t, o.digest[0], o.digest[1], "the digest")
@@ -92,22 +95,22 @@ func (st *store) unchanged(act func(), named ...string) {
 
 // refused asserts that a command is refused with an error that begins with the given words, and that nothing could be
 // seen of it.
-func (st *store) refused(want string, args ...string) {
+func (st *fixture) refused(want string, args ...string) {
 	st.t.Helper()
 	st.unchanged(func() { st.refusal(want, args...) }, family(args)...)
 }
 
 // quiet asserts that a command answers exactly this and that nothing could be seen of it.
-func (st *store) quiet(want string, args ...string) {
+func (st *fixture) quiet(want string, args ...string) {
 	st.t.Helper()
-	st.unchanged(func() { require.Equal(st.t, want, st.do(args...), show(args)) }, family(args)...)
+	st.unchanged(func() { require.Equal(st.t, want, st.Do(args...), show(args)) }, family(args)...)
 }
 
 // effects runs one command, asserts its reply, and asserts that exactly the keys that changed fail a WATCH and leave
 // the client caches. What a replica received is returned to be compared.
-func (st *store) effects(want string, args ...string) observed {
+func (st *fixture) effects(want string, args ...string) observed {
 	st.t.Helper()
-	o := st.observe(func() { require.Equal(st.t, want, st.do(args...), show(args)) }, family(args)...)
+	o := st.observe(func() { require.Equal(st.t, want, st.Do(args...), show(args)) }, family(args)...)
 	require.Equal(st.t, o.changed, o.aborted, "the keys that changed and those whose WATCH fails")
 	require.Equal(st.t, o.changed, o.invalidated, "the keys that changed and those that left the client caches")
 	return o
@@ -117,16 +120,14 @@ func (st *store) effects(want string, args ...string) observed {
 func family(args []string) []string {
 	keys := []string{identity}
 	for _, a := range args {
-		q, _, ok := splitKey(a)
+		q, _, ok := wire.Split(a)
 		if !ok {
 			continue
 		}
-		if a != q.base() && a != q.rows() {
+		if a != q.Base() && a != q.RowPrefix() {
 			keys = append(keys, a)
 		}
-		for _, name := range slices.Concat(setNames, counters) {
-			keys = append(keys, q.set(name))
-		}
+		keys = append(keys, q.Pending(), q.Active(), q.Schedule(), q.Dead(), q.Completed(), q.Failed())
 	}
 	return union(keys, nil)
 }
@@ -137,32 +138,32 @@ func union(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-func (st *store) db() string {
+func (st *fixture) db() string {
 	st.t.Helper()
-	text := st.do("CLIENT", "INFO")
+	text := st.Do("CLIENT", "INFO")
 	_, rest, ok := strings.Cut(text, " db=")
 	require.True(st.t, ok)
 	db, _, _ := strings.Cut(rest, " ")
 	return db
 }
 
-func (st *store) keys() []string {
+func (st *fixture) keys() []string {
 	st.t.Helper()
 	var keys []string
-	for _, k := range value(st.do("KEYS", "*")).([]any) {
+	for _, k := range value(st.Do("KEYS", "*")).([]any) {
 		keys = append(keys, k.(string))
 	}
 	return keys
 }
 
 // contents returns a digest of each key's content.
-func (st *store) contents(keys []string) map[string]string {
+func (st *fixture) contents(keys []string) map[string]string {
 	st.t.Helper()
 	content := map[string]string{}
 	if len(keys) == 0 {
 		return content
 	}
-	for i, d := range value(st.do(append([]string{"DEBUG", "DIGEST-VALUE"}, keys...)...)).([]any) {
+	for i, d := range value(st.Do(append([]string{"DEBUG", "DIGEST-VALUE"}, keys...)...)).([]any) {
 		content[keys[i]] = d.(string)
 	}
 	return content
@@ -172,10 +173,10 @@ func (st *store) contents(keys []string) map[string]string {
 func newObservers(t *testing.T, s *server) *observers {
 	t.Helper()
 	c := s.dial(t)
-	require.Equal(t, "+OK\r\n", c.do("CONFIG", "SET", "notify-keyspace-events", "KEAn"))
+	require.Equal(t, "+OK\r\n", c.Do("CONFIG", "SET", "notify-keyspace-events", "KEAn"))
 	w := &observers{replica: attachReplica(t, s), subscriber: s.dial(t), tracker: s.dial3(t)}
-	w.subscriber.do("PSUBSCRIBE", "__keyevent@*__:*")
-	require.Equal(t, "+OK\r\n", w.tracker.do("CLIENT", "TRACKING", "ON", "BCAST"))
+	w.subscriber.Do("PSUBSCRIBE", "__keyevent@*__:*")
+	require.Equal(t, "+OK\r\n", w.tracker.Do("CLIENT", "TRACKING", "ON", "BCAST"))
 	return w
 }
 
@@ -188,31 +189,28 @@ func witnessed(t *testing.T, args ...string) *server {
 }
 
 // watch has one connection for each key watch it.
-func (w *observers) watch(t *testing.T, s *server, db string, keys []string) []*conn {
+func (w *observers) watch(t *testing.T, s *server, db string, keys []string) []*wire.Conn {
 	t.Helper()
 	for len(w.watchers) < len(keys) {
-		w.watchers = append(w.watchers, dialUnix(w.replica.t, s.Socket))
+		w.watchers = append(w.watchers, wire.Dial(w.replica.t, s.Socket))
 	}
 	for i, k := range keys {
-		require.Equal(t, "+OK\r\n", w.watchers[i].do("SELECT", db))
-		require.Equal(t, "+OK\r\n", w.watchers[i].do("WATCH", k))
+		require.Equal(t, "+OK\r\n", w.watchers[i].Do("SELECT", db))
+		require.Equal(t, "+OK\r\n", w.watchers[i].Do("WATCH", k))
 	}
 	return w.watchers[:len(keys)]
 }
 
-const eventChannel = "__keyevent@"
-
 // settle publishes a mark, which every witness receives after all that was done before it, and returns what came since
 // the last mark.
-func (w *observers) settle(st *store) (stream, events []string) {
+func (w *observers) settle(st *fixture) (stream, events []string) {
 	st.t.Helper()
 	w.marks++
 	mark := strconv.Itoa(w.marks)
-	st.do("PUBLISH", eventChannel+"0__:mark", mark)
+	st.Do("PUBLISH", "__keyevent@0__:mark", mark)
 
 	for {
-		_ = w.subscriber.SetDeadline(time.Now().Add(replyWait))
-		m := value(w.subscriber.receive()).([]any)
+		m := value(w.subscriber.Receive()).([]any)
 		_, event, _ := strings.Cut(m[2].(string), "__:")
 		if event == "mark" {
 			if m[3] == mark {
@@ -229,31 +227,37 @@ func (w *observers) settle(st *store) (stream, events []string) {
 		}
 		stream = append(stream, show(args))
 	}
-	w.tracker.do("PING") // invalidations that were due came before the answer
+	w.tracker.Do("PING") // invalidations that were due came before the answer
 	return stream, events
 }
 
 // replica is a link on which a server sends what its replicas execute.
 type replica struct {
-	*conn
+	t  *testing.T
+	n  net.Conn
+	r  *bufio.Reader
 	db string
 }
 
 // attachReplica asks for a full synchronisation and throws the snapshot away.
 func attachReplica(t *testing.T, s *server) *replica {
 	t.Helper()
-	c := s.dial(t)
-	c.send([]string{"SYNC"})
-	r := &replica{conn: c, db: "0"}
+	n, err := net.Dial("unix", s.Socket)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = n.Close() })
+	r := &replica{t: t, n: n, r: bufio.NewReader(n), db: "0"}
+	require.NoError(t, n.SetDeadline(time.Now().Add(replyWait)))
+	_, err = io.WriteString(n, wire.Encode([]string{"SYNC"}))
+	require.NoError(t, err)
 	for {
-		line, err := c.r.ReadString('\n')
+		line, err := r.r.ReadString('\n')
 		require.NoError(t, err)
 		if line == "\n" { // sent while the snapshot is being made
 			continue
 		}
-		size, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "$")))
+		size, err := strconv.ParseInt(strings.TrimSpace(strings.TrimPrefix(line, "$")), 10, 64)
 		require.NoError(t, err, "the snapshot's size, got %q", line)
-		_, err = io.CopyN(io.Discard, c.r, int64(size))
+		_, err = io.CopyN(io.Discard, r.r, size)
 		require.NoError(t, err)
 		return r
 	}
@@ -263,9 +267,9 @@ func attachReplica(t *testing.T, s *server) *replica {
 // another database than 0 carries a word that says so.
 func (r *replica) next() []string {
 	r.t.Helper()
-	_ = r.SetDeadline(time.Now().Add(replyWait))
+	require.NoError(r.t, r.n.SetDeadline(time.Now().Add(replyWait)))
 	for {
-		args, err := readCommand(r.r)
+		args, err := wire.ReadCommand(r.r)
 		require.NoError(r.t, err, "reading the replication stream")
 		switch strings.ToUpper(args[0]) {
 		case "PING", "REPLCONF":
@@ -279,23 +283,6 @@ func (r *replica) next() []string {
 		}
 		return args
 	}
-}
-
-// readCommand reads one command as replication streams and append-only files hold it.
-func readCommand(r *bufio.Reader) ([]string, error) {
-	f, err := frame(r)
-	if err != nil {
-		return nil, err
-	}
-	list, ok := value(f).([]any)
-	if !ok || len(list) == 0 {
-		return nil, fmt.Errorf("no command: %q", f)
-	}
-	args := make([]string, len(list))
-	for i := range list {
-		args[i] = list[i].(string)
-	}
-	return args, nil
 }
 
 // streamed asserts what a replica received, word by word. The word {now+N} stands for a time N ms after the command.

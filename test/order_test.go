@@ -15,8 +15,6 @@ type violation struct {
 	broken  []string // what is damaged in the store thereby
 }
 
-const good = queue("q")
-
 // verbOrder is a verb's good request and its violations in the order of the checks; the job is held with the token 1.
 type verbOrder struct {
 	name       string
@@ -31,7 +29,7 @@ func word(at int, text string) func([]string) []string {
 
 var (
 	onReplica = violation{check: "primary", want: "READONLY ", given: []string{"CONFIG SET replica-read-only no", "REPLICAOF 127.0.0.1 1"}}
-	foreign   = violation{check: "identity", want: "EMQFENCE ", given: []string{"SET {emq}:version echomq:4.0.0"}, broken: []string{"{q}: rows under another identity"}}
+	foreign   = violation{check: "identity", want: "EMQFENCE ", given: []string{"SET {emq}:version echomq:4.0.0"}, broken: []string{"emq:{q}:: rows under another identity"}}
 	arity     = violation{check: "arity", want: "ERR wrong number of arguments", request: func(args []string) []string { return append(with(args, 0, args[0]), "more") }}
 )
 
@@ -41,7 +39,7 @@ func numkeys(text string) violation {
 
 func wrongType(key string) violation {
 	return violation{
-		check: "types", want: "WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+		check: "types", want: wrongTypeText,
 		given: []string{"DEL " + key, "SET " + key + " x"}, broken: []string{key + ": is a string"},
 	}
 }
@@ -49,7 +47,7 @@ func wrongType(key string) violation {
 // idAndRow gives the request an id of another kind, whose row key is right.
 func idAndRow(id, row int) violation {
 	return violation{check: "kind", want: "EMQKIND job id must be JOB-namespaced\r\n", request: func(args []string) []string {
-		return with(with(args, id, "XYZ"), row, good.row("XYZ"))
+		return with(with(args, id, "XYZ"), row, good.Row("XYZ"))
 	}}
 }
 
@@ -62,18 +60,18 @@ func number(at int) violation {
 }
 
 var orders = []verbOrder{
-	{"enqueue", good.enqueue("JOB2", "x"), []violation{
+	{"enqueue", good.Enqueue("JOB2", "x"), []violation{
 		arity, numkeys("02"), idAndRow(4, 2), layout(3, "emq:{r}:pending"), onReplica, foreign, wrongType("emq:{q}:pending"),
 	}},
-	{"claim", good.claim(1000), []violation{
+	{"claim", good.Claim(1000), []violation{
 		arity, numkeys("+2"), layout(3, "emq:{r}:active"), number(5), onReplica, foreign, wrongType("emq:{q}:pending"),
 	}},
-	{"complete", good.complete("JOB1", "7"), []violation{
+	{"complete", good.Complete("JOB1", "7"), []violation{
 		arity, numkeys("0"), idAndRow(4, 3), layout(2, "emq:{r}:active"), onReplica, foreign, wrongType("emq:{q}:pending"),
 		{check: "script", want: "EMQSCRIPT ", given: []string{"HSET emq:{q}:job:JOB1 group g"}},
 		{check: "holder", want: "EMQSTALE complete token mismatch\r\n"},
 	}},
-	{"fail", good.fail("JOB1", "7", 0, 3, "why"), []violation{
+	{"fail", good.Fail("JOB1", "7", 0, 3, "why"), []violation{
 		arity, numkeys("2"), idAndRow(6, 5), layout(4, "emq:{r}:dead"), number(8), onReplica, foreign, wrongType("emq:{q}:schedule"),
 		{check: "script", want: "EMQSCRIPT ", given: []string{"HSET emq:{q}:job:JOB1 parent JOB0"}},
 		{check: "holder", want: "EMQSTALE retry token mismatch\r\n"},
@@ -109,7 +107,7 @@ func (verb verbOrder) refuse(t *testing.T, s *server, broken ...violation) {
 	}
 	for _, v := range broken {
 		if v.check != onReplica.check {
-			st.given(v.given...)
+			st.Must(v.given...)
 		}
 	}
 	if !replica {
@@ -118,10 +116,10 @@ func (verb verbOrder) refuse(t *testing.T, s *server, broken ...violation) {
 	}
 	// A replica drops its own replicas' links, and with them the witness.
 	t.Cleanup(func() {
-		st.given("REPLICAOF NO ONE", "CONFIG SET replica-read-only yes")
+		st.Must("REPLICAOF NO ONE", "CONFIG SET replica-read-only yes")
 		s.observers.replica = attachReplica(s.observers.replica.t, s)
 	})
-	st.given(onReplica.given...)
+	st.Must(onReplica.given...)
 	before := st.digest()
 	st.refusal(broken[0].want, args...)
 	require.Equal(t, before, st.digest())

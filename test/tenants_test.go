@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"emq/test/wire"
 )
 
 // wrongNumkeys are counts that are not the verb's own, byte for byte.
@@ -21,10 +23,10 @@ func TestNumkeysByALimitedUser(t *testing.T) {
 		args    []string
 		numkeys string
 	}{
-		"enqueue":  {victim.enqueue("JOB9", "x"), "2"},
-		"claim":    {victim.claim(1000), "2"},
-		"complete": {victim.complete("JOB1", "1"), "2"},
-		"fail":     {victim.fail("JOB1", "1", 0, 1, "why"), "4"},
+		"enqueue":  {victim.Enqueue("JOB9", "x"), "2"},
+		"claim":    {victim.Claim(1000), "2"},
+		"complete": {victim.Complete("JOB1", "1"), "2"},
+		"fail":     {victim.Fail("JOB1", "1", 0, 1, "why"), "4"},
 	}
 	for verb, v := range verbs {
 		for _, count := range append(wrongNumkeys(v.numkeys), v.numkeys) {
@@ -33,24 +35,24 @@ func TestNumkeysByALimitedUser(t *testing.T) {
 				st.put(victim, "JOB1", "active", "attempts", "1")
 				st.put(victim, "JOB2", "pending", "attempts", "0")
 				st.put(victim, "JOB3", "dead", "attempts", "1")
-				st.given("ACL SETUSER tenant reset on >secret +@emq ~emq:{a}:*",
+				st.Must("ACL SETUSER tenant reset on >secret +@emq ~emq:{a}:*",
 					"DEBUG SET-ACTIVE-EXPIRE 0", "ZADD emq:{b}:schedule 5 JOB4", "PEXPIRE emq:{b}:schedule 1", "DEBUG SLEEP 0.002")
-				t.Cleanup(func() { st.given("ACL DELUSER tenant", "DEBUG SET-ACTIVE-EXPIRE 1") })
+				t.Cleanup(func() { st.Must("ACL DELUSER tenant", "DEBUG SET-ACTIVE-EXPIRE 1") })
 				tenant := s.dial(t)
-				require.Equal(t, "+OK\r\n", tenant.do("AUTH", "tenant", "secret"))
-				keys := []string{identity, victim.row("JOB1"), victim.row("JOB2"), victim.pending(), victim.active(), victim.dead()}
+				require.Equal(t, "+OK\r\n", tenant.Do("AUTH", "tenant", "secret"))
+				keys := []string{identity, victim.Row("JOB1"), victim.Row("JOB2"), victim.Pending(), victim.Active(), victim.Dead()}
 				frequencies := func() (list []string) {
 					for _, k := range keys {
-						list = append(list, st.do("OBJECT", "FREQ", k)) // counts as a hit, but not as a touch
+						list = append(list, st.Do("OBJECT", "FREQ", k)) // counts as a hit, but not as a touch
 					}
 					return list
 				}
 				lookups := func() []string {
-					return []string{st.do("DBSIZE"), st.info("expired_keys"), st.info("keyspace_hits"), st.info("keyspace_misses")}
+					return []string{st.Do("DBSIZE"), st.Info("expired_keys"), st.Info("keyspace_hits"), st.Info("keyspace_misses")}
 				}
 				touched := frequencies()
 				looked := lookups()
-				reply := tenant.do(with(v.args, 1, count)...)
+				reply := tenant.Do(with(v.args, 1, count)...)
 				require.Equal(t, looked, lookups(), "a key of the other tenant was looked up")
 				require.Equal(t, touched, frequencies(), "a key of the other tenant was touched")
 				if count == v.numkeys {
@@ -58,7 +60,7 @@ func TestNumkeysByALimitedUser(t *testing.T) {
 				} else {
 					require.Regexp(t, `^-(ERR|NOPERM) `, reply)
 				}
-				st.given("DEL emq:{b}:schedule") // expired, not yet gone
+				st.Must("DEL emq:{b}:schedule") // expired, not yet gone
 			})
 		}
 	}
@@ -69,9 +71,9 @@ func TestTouchesAreSeen(t *testing.T) {
 	s := start(t, withModule("--maxmemory-policy", "allkeys-lfu", "--lfu-log-factor", "0", "--lfu-decay-time", "0"))
 	st := s.fresh(t)
 	st.put(good, "JOB1", "active", "attempts", "1")
-	before := st.do("OBJECT", "FREQ", good.row("JOB1"))
-	require.Equal(t, stale("complete"), st.do(good.complete("JOB1", "2")...))
-	require.NotEqual(t, before, st.do("OBJECT", "FREQ", good.row("JOB1")))
+	before := st.Do("OBJECT", "FREQ", good.Row("JOB1"))
+	require.Equal(t, stale("complete"), st.Do(good.Complete("JOB1", "2")...))
+	require.NotEqual(t, before, st.Do("OBJECT", "FREQ", good.Row("JOB1")))
 }
 
 // Without any limits, a count that is not the verb's own is refused before anything else is looked at.
@@ -95,39 +97,39 @@ func TestNumkeys(t *testing.T) {
 func TestOneTenant(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)
-	st.given("ACL SETUSER tenant reset on >secret +@emq ~emq:{a}:*")
+	st.Must("ACL SETUSER tenant reset on >secret +@emq ~emq:{a}:*")
 	tenant := s.dial(t)
-	require.Equal(t, "+OK\r\n", tenant.do("AUTH", "tenant", "secret"))
+	require.Equal(t, "+OK\r\n", tenant.Do("AUTH", "tenant", "secret"))
 	a, b := queue("a"), queue("b")
-	require.Equal(t, integer(1), tenant.do(a.enqueue("JOB1", "x")...))
-	require.Equal(t, claimed("JOB1", "x", 1), tenant.do(a.claim(1000)...))
-	require.Equal(t, bulk("scheduled"), tenant.do(a.fail("JOB1", "1", 0, 2, "why")...))
+	require.Equal(t, integer(1), tenant.Do(a.Enqueue("JOB1", "x")...))
+	require.Equal(t, claimed("JOB1", "x", 1), tenant.Do(a.Claim(1000)...))
+	require.Equal(t, bulk("scheduled"), tenant.Do(a.Fail("JOB1", "1", 0, 2, "why")...))
 	st.move(a, "JOB1", "scheduled", "pending")
-	require.Equal(t, claimed("JOB1", "x", 2), tenant.do(a.claim(1000)...))
-	require.Equal(t, integer(1), tenant.do(a.complete("JOB1", "2")...))
+	require.Equal(t, claimed("JOB1", "x", 2), tenant.Do(a.Claim(1000)...))
+	require.Equal(t, integer(1), tenant.Do(a.Complete("JOB1", "2")...))
 	for verb, args := range verbsOn(b) {
-		require.Equal(t, "-NOPERM No permissions to access a key\r\n", tenant.do(args...), verb)
+		require.Equal(t, "-NOPERM No permissions to access a key\r\n", tenant.Do(args...), verb)
 	}
 	for verb, args := range verbsOn(a) {
 		for i, word := range args {
-			if q, _, ok := splitKey(word); ok && word != a.base() && word != a.rows() && q == a {
-				require.Equal(t, "-NOPERM No permissions to access a key\r\n", tenant.do(with(args, i, "emq:{b}:"+word[len(a.base()):])...), "%s, %s", verb, word)
+			if q, _, ok := wire.Split(word); ok && word != a.Base() && word != a.RowPrefix() && q == a {
+				require.Equal(t, "-NOPERM No permissions to access a key\r\n", tenant.Do(with(args, i, "emq:{b}:"+word[len(a.Base()):])...), "%s, %s", verb, word)
 			}
 		}
 	}
 	for _, line := range []string{"GET {emq}:version", "HGETALL emq:{a}:job:JOB1", "PING", "DEL emq:{a}:pending"} {
-		require.Contains(t, tenant.do(words(line)...), "-NOPERM ", line)
+		require.Contains(t, tenant.Do(words(line)...), "-NOPERM ", line)
 	}
 	// Users without the right to write, and users without the category.
-	st.given("ACL SETUSER tenant reset on >secret +@emq %R~emq:{a}:*")
+	st.Must("ACL SETUSER tenant reset on >secret +@emq %R~emq:{a}:*")
 	for verb, args := range verbsOn(a) {
-		require.Equal(t, "-NOPERM No permissions to access a key\r\n", tenant.do(args...), verb)
+		require.Equal(t, "-NOPERM No permissions to access a key\r\n", tenant.Do(args...), verb)
 	}
-	st.given("ACL SETUSER tenant reset on >secret +@emq -emq.enqueue ~emq:{a}:*")
-	require.Contains(t, tenant.do(a.enqueue("JOB1", "x")...), "-NOPERM ")
-	require.Equal(t, empty, tenant.do(a.claim(1000)...))
-	st.given("ACL SETUSER tenant reset on >secret +@all -@write ~*")
+	st.Must("ACL SETUSER tenant reset on >secret +@emq -emq.enqueue ~emq:{a}:*")
+	require.Contains(t, tenant.Do(a.Enqueue("JOB1", "x")...), "-NOPERM ")
+	require.Equal(t, empty, tenant.Do(a.Claim(1000)...))
+	st.Must("ACL SETUSER tenant reset on >secret +@all -@write ~*")
 	for verb, args := range verbsOn(a) {
-		require.Contains(t, tenant.do(args...), "-NOPERM ", "%s is in the category write", verb)
+		require.Contains(t, tenant.Do(args...), "-NOPERM ", "%s is in the category write", verb)
 	}
 }

@@ -1,12 +1,16 @@
 package test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"emq/test/wire"
 )
 
-const wrongTypeText = "WRONGTYPE Operation against a key holding the wrong kind of value\r\n"
+// wrongTypeText is the server's own refusal, without the mark of an error.
+var wrongTypeText = strings.TrimPrefix(wire.WrongType, "-")
 
 // makers write one key of each type that Valkey has.
 var makers = map[string][]string{
@@ -18,9 +22,9 @@ var makers = map[string][]string{
 	"stream": {"XADD", "KEY", "1-1", "f", "v"},
 }
 
-func (st *store) make(kind, key string) {
+func (st *fixture) make(kind, key string) {
 	st.t.Helper()
-	require.NotEqual(st.t, byte('-'), st.do(with(makers[kind], 1, key)...)[0])
+	require.NotEqual(st.t, byte('-'), st.Do(with(makers[kind], 1, key)...)[0])
 }
 
 // Each verb refuses a wrong type at each key that it must read or write, whether or not there is a job.
@@ -31,16 +35,16 @@ func TestWrongTypes(t *testing.T) {
 		args    []string
 		looksAt []string
 	}{
-		{"enqueue", q.enqueue("JOB1", "x"), []string{q.row("JOB1"), q.pending()}},
-		{"claim", q.claim(1000), []string{q.pending(), q.active()}},
-		{"complete", q.complete("JOB1", "1"), []string{q.row("JOB1"), q.active(), q.pending()}},
-		{"fail", q.fail("JOB1", "1", 0, 1, "why"), []string{q.row("JOB1"), q.active(), q.pending(), q.schedule(), q.dead()}},
+		{"enqueue", q.Enqueue("JOB1", "x"), []string{q.Row("JOB1"), q.Pending()}},
+		{"claim", q.Claim(1000), []string{q.Pending(), q.Active()}},
+		{"complete", q.Complete("JOB1", "1"), []string{q.Row("JOB1"), q.Active(), q.Pending()}},
+		{"fail", q.Fail("JOB1", "1", 0, 1, "why"), []string{q.Row("JOB1"), q.Active(), q.Pending(), q.Schedule(), q.Dead()}},
 	}
 	s := witnessed(t)
 	for _, verb := range verbs {
 		for _, key := range verb.looksAt {
 			right := "zset"
-			if key == q.row("JOB1") {
+			if key == q.Row("JOB1") {
 				right = "hash"
 			}
 			for kind := range makers {
@@ -66,11 +70,11 @@ func TestTypesThatDoNotMatter(t *testing.T) {
 		args              []string
 		keys              []string
 	}{
-		{"enqueue", "", integer(1), q.enqueue("JOB1", "x"), []string{q.active(), q.schedule(), q.dead(), q.completed(), q.failed()}},
-		{"claim", "pending", claimed("JOB1", "x", 2), q.claim(1000), []string{q.schedule(), q.dead(), q.completed(), q.failed()}},
-		{"complete", "active", integer(1), q.complete("JOB1", "1"), []string{q.schedule(), q.dead(), q.completed(), q.failed()}},
-		{"fail", "active", bulk("dead"), q.fail("JOB1", "1", 0, 1, "why"), []string{q.completed(), q.failed()}},
-		{"fail", "active", bulk("scheduled"), q.fail("JOB1", "1", 0, 2, "why"), []string{q.completed(), q.failed()}},
+		{"enqueue", "", integer(1), q.Enqueue("JOB1", "x"), []string{q.Active(), q.Schedule(), q.Dead(), q.Completed(), q.Failed()}},
+		{"claim", "pending", claimed("JOB1", "x", 2), q.Claim(1000), []string{q.Schedule(), q.Dead(), q.Completed(), q.Failed()}},
+		{"complete", "active", integer(1), q.Complete("JOB1", "1"), []string{q.Schedule(), q.Dead(), q.Completed(), q.Failed()}},
+		{"fail", "active", bulk("dead"), q.Fail("JOB1", "1", 0, 1, "why"), []string{q.Completed(), q.Failed()}},
+		{"fail", "active", bulk("scheduled"), q.Fail("JOB1", "1", 0, 2, "why"), []string{q.Completed(), q.Failed()}},
 	}
 	s := start(t, withModule())
 	for _, tt := range tests {
@@ -80,9 +84,9 @@ func TestTypesThatDoNotMatter(t *testing.T) {
 				if tt.state != "" {
 					st.put(q, "JOB1", tt.state, "attempts", "1")
 				}
-				st.given("SET " + key + " x")
+				st.Must("SET " + key + " x")
 				st.damaged(key + ": is a string")
-				require.Equal(t, tt.want, st.do(tt.args...))
+				require.Equal(t, tt.want, st.Do(tt.args...))
 				st.reply(bulk("x"), "GET "+key)
 			})
 		}
