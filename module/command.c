@@ -71,24 +71,28 @@ static void read_identity(emq_frame *f) {
     }
 }
 
+static vm_string *field_or_end(int field) { return field == EMQ_NO_FIELD ? NULL : emq_field[field]; }
+
 static void read_row(emq_frame *f, emq_step *s) {
     emq_request *r = &f->req;
     r->types[EMQ_ROW] = type_of(s->row);
     r->present = 0;
     if (r->types[EMQ_ROW] != VM_TYPE_HASH + 1) return;
-    for (int i = 0; i < EMQ_NUM_FIELDS; i++) {
-        if (f->verb->values & (1u << i)) {
-            vm_HashGet(s->row, VM_HASH_NONE, emq_field[i], &s->value[i], NULL);
-            if (!s->value[i]) continue;
-            r->row[i] = bytes_of(s->value[i]);
-        } else if (f->verb->exists & (1u << i)) {
-            int there = 0;
-            vm_HashGet(s->row, VM_HASH_EXISTS, emq_field[i], &there, NULL);
-            if (!there) continue;
-        } else {
-            continue;
+    /* One call for the values and one for what only has to be there. The lists end in a NULL field. */
+    const uint8_t *v = f->verb->values, *e = f->verb->exists;
+    int there[EMQ_MAX_READ] = {0};
+#define VALUE(i) field_or_end(v[i]), &s->value[i]
+#define EXISTS(i) field_or_end(e[i]), &there[i]
+    vm_HashGet(s->row, VM_HASH_NONE, VALUE(0), VALUE(1), VALUE(2), VALUE(3), NULL);
+    vm_HashGet(s->row, VM_HASH_EXISTS, EXISTS(0), EXISTS(1), EXISTS(2), EXISTS(3), NULL);
+#undef VALUE
+#undef EXISTS
+    for (int i = 0; i < EMQ_MAX_READ; i++) {
+        if (s->value[i]) {
+            r->row[v[i]] = bytes_of(s->value[i]);
+            r->present |= 1u << v[i];
         }
-        r->present |= 1u << i;
+        if (there[i]) r->present |= 1u << e[i];
     }
 }
 
@@ -192,7 +196,7 @@ static void close_keys(emq_frame *f) {
 static void free_frame(emq_frame *f) {
     for (emq_step *s = &f->first, *next; s; s = next) {
         next = s->next;
-        for (int i = 0; i < EMQ_NUM_FIELDS; i++)
+        for (int i = 0; i < EMQ_MAX_READ; i++)
             if (s->value[i]) vm_FreeString(NULL, s->value[i]);
         if (s->entry) vm_FreeString(NULL, s->entry);
         if (s->entry && s->row_name) vm_FreeString(NULL, s->row_name);

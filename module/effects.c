@@ -6,6 +6,14 @@
 
 enum { MAX_WORDS = 1 + 2 * EMQ_MAX_FIELDS };
 
+/* Hands the plain command of the given words to the replicas and the AOF. One letter of the format a word. */
+static void propagate(emq_frame *f, const char *name, vm_string *const *word, int n) {
+    static const char format[] = "sssssssss";
+    _Static_assert(sizeof(format) == MAX_WORDS + 1, "a letter for each word");
+    vm_Replicate(f->ctx, name, format + MAX_WORDS - n, word[0], word[1], word[2], word[3], word[4], word[5], word[6],
+                 word[7], word[8]);
+}
+
 static vm_string *id_of(emq_frame *f, emq_step *s) { return s->entry ? s->entry : f->id; }
 
 static vm_string *name_of(emq_frame *f, emq_step *s, int key) { return key == EMQ_ROW ? s->row_name : f->name[key]; }
@@ -47,7 +55,7 @@ static void hset(emq_frame *f, emq_step *s, emq_effect *e) {
     /* Words past the last are NULL, and the first NULL field ends the list. */
     vm_HashSet(open_of(f, s, e->key), VM_HASH_NONE, word[1], word[2], word[3], word[4], word[5], word[6], word[7],
                word[8], NULL);
-    vm_Replicate(f->ctx, "HSET", "v", word, (size_t)(1 + 2 * e->n));
+    propagate(f, "HSET", word, 1 + 2 * e->n);
     for (int i = 0; i < e->n; i++)
         if (made[i]) vm_FreeString(NULL, made[i]);
     e->done = e->key;
@@ -60,7 +68,7 @@ static void hdel(emq_frame *f, emq_step *s, emq_effect *e) {
         word[1 + i] = emq_field[e->fields[i]];
         vm_HashSet(key, VM_HASH_NONE, word[1 + i], VM_HASH_DELETE, NULL);
     }
-    vm_Replicate(f->ctx, "HDEL", "v", word, (size_t)(1 + e->n));
+    propagate(f, "HDEL", word, 1 + e->n);
     e->done = e->key;
     e->emptied = vm_KeyType(key) == VM_TYPE_EMPTY;
 }
@@ -71,8 +79,8 @@ static void zadd(emq_frame *f, emq_step *s, emq_effect *e) {
     vm_key *key = open_of(f, s, e->key);
     if (vm_ZsetAdd(key, (double)e->score, id, &flags) != VM_OK || !(flags & (VM_ZADD_ADDED | VM_ZADD_UPDATED))) return;
     vm_string *made = e->score ? vm_CreateStringFromLongLong(NULL, e->score) : NULL;
-    vm_string *word[] = {name_of(f, s, e->key), made ? made : emq_const[EMQ_CONST_ZERO], id};
-    vm_Replicate(f->ctx, "ZADD", "v", word, (size_t)3);
+    vm_string *word[MAX_WORDS] = {name_of(f, s, e->key), made ? made : emq_const[EMQ_CONST_ZERO], id};
+    propagate(f, "ZADD", word, 3);
     if (made) vm_FreeString(NULL, made);
     e->done = e->key;
 }
@@ -82,8 +90,8 @@ static int zrem_from(emq_frame *f, emq_step *s, emq_effect *e, int at) {
     vm_string *id = id_of(f, s);
     vm_key *key = open_of(f, s, at);
     if (vm_ZsetRem(key, id, &removed) != VM_OK || !removed) return 0;
-    vm_string *word[] = {name_of(f, s, at), id};
-    vm_Replicate(f->ctx, "ZREM", "v", word, (size_t)2);
+    vm_string *word[MAX_WORDS] = {name_of(f, s, at), id};
+    propagate(f, "ZREM", word, 2);
     e->done = (uint8_t)at;
     e->emptied = vm_KeyType(key) == VM_TYPE_EMPTY;
     return 1;
@@ -94,9 +102,9 @@ static void zrem(emq_frame *f, emq_step *s, emq_effect *e) {
 }
 
 static void del(emq_frame *f, emq_step *s, emq_effect *e) {
-    vm_string *word[] = {name_of(f, s, e->key)};
+    vm_string *word[MAX_WORDS] = {name_of(f, s, e->key)};
     vm_DeleteKey(open_of(f, s, e->key));
-    vm_Replicate(f->ctx, "DEL", "v", word, (size_t)1);
+    propagate(f, "DEL", word, 1);
     e->done = e->key;
 }
 
@@ -104,8 +112,8 @@ static void hincrby(emq_frame *f, emq_step *s, emq_effect *e) {
     vm_string *sum = vm_CreateStringFromLongLong(NULL, e->values[0].n), *field = emq_field[e->fields[0]];
     vm_HashSet(open_of(f, s, e->key), VM_HASH_NONE, field, sum, NULL);
     vm_FreeString(NULL, sum);
-    vm_string *word[] = {name_of(f, s, e->key), field, emq_const[EMQ_CONST_ONE]};
-    vm_Replicate(f->ctx, "HINCRBY", "v", word, (size_t)3);
+    vm_string *word[MAX_WORDS] = {name_of(f, s, e->key), field, emq_const[EMQ_CONST_ONE]};
+    propagate(f, "HINCRBY", word, 3);
     e->done = e->key;
 }
 
@@ -146,6 +154,16 @@ void emq_announce(emq_frame *f) {
     }
 }
 
+static void reply_payload(emq_frame *f, emq_step *s) {
+    for (int i = 0; i < EMQ_MAX_READ; i++) {
+        if (f->verb->values[i] == EMQ_FIELD_PAYLOAD && s->value[i]) {
+            vm_ReplyWithString(f->ctx, s->value[i]);
+            return;
+        }
+    }
+    vm_ReplyWithNull(f->ctx);
+}
+
 void emq_reply(emq_frame *f) {
     emq_step *s = f->last;
     const emq_value *reply = &s->out.reply;
@@ -160,10 +178,7 @@ void emq_reply(emq_frame *f) {
     case EMQ_REPLY_JOB:
         vm_ReplyWithArray(f->ctx, 3);
         vm_ReplyWithString(f->ctx, s->entry);
-        if (s->value[EMQ_FIELD_PAYLOAD])
-            vm_ReplyWithString(f->ctx, s->value[EMQ_FIELD_PAYLOAD]);
-        else
-            vm_ReplyWithNull(f->ctx);
+        reply_payload(f, s);
         vm_ReplyWithLongLong(f->ctx, reply->n);
         break;
     }

@@ -14,10 +14,10 @@
 /* The module's version, as a decimal MMmmpp. */
 enum { EMQ_VERSION = 100 };
 
-enum { EMQ_MAX_ARGS = 12, EMQ_MAX_FIELDS = 4, EMQ_MAX_EFFECTS = 6, EMQ_MAX_TEXT = 1024, EMQ_MAX_VERBS = 16 };
+enum { EMQ_MAX_ARGS = 12, EMQ_MAX_FIELDS = 4, EMQ_MAX_READ = 4, EMQ_MAX_EFFECTS = 6, EMQ_MAX_TEXT = 1024, EMQ_MAX_VERBS = 16 };
 
 enum { EMQ_ROW, EMQ_PENDING, EMQ_ACTIVE, EMQ_SCHEDULE, EMQ_DEAD, EMQ_COMPLETED, EMQ_FAILED, EMQ_NUM_KEYS, EMQ_NO_KEY = 255 };
-enum { EMQ_FIELD_PAYLOAD = 2, EMQ_FIELD_COUNT = 9, EMQ_NUM_FIELDS };
+enum { EMQ_FIELD_PAYLOAD = 2, EMQ_FIELD_COUNT = 9, EMQ_NUM_FIELDS, EMQ_NO_FIELD = 255 };
 enum { EMQ_CONST_ZERO = 4, EMQ_CONST_ONE, EMQ_NUM_CONSTS = 7 };
 enum { EMQ_OP_SET, EMQ_OP_HSET, EMQ_OP_HDEL, EMQ_OP_ZADD, EMQ_OP_ZREM, EMQ_OP_DEL, EMQ_OP_HINCRBY };
 enum { EMQ_VALUE_CONST, EMQ_VALUE_ARG, EMQ_VALUE_INT, EMQ_VALUE_EPOCH };
@@ -85,8 +85,8 @@ typedef struct {
     uint8_t key_at[EMQ_MAX_ARGS]; /* which key an argument names, or EMQ_NO_KEY */
     uint64_t access[EMQ_MAX_ARGS];
     uint32_t keys;   /* the plan, as bits */
-    uint32_t values;
-    uint32_t exists;
+    uint8_t values[EMQ_MAX_READ]; /* fields of the row, the rest EMQ_NO_FIELD */
+    uint8_t exists[EMQ_MAX_READ];
     uint8_t counter;
     uint8_t source;
 } emq_verb;
@@ -100,7 +100,7 @@ typedef struct emq_step {
     vm_string *entry;                /* owned; NULL where the caller names the job */
     vm_string *row_name;             /* owned if entry is */
     vm_key *row;
-    vm_string *value[EMQ_NUM_FIELDS]; /* owned */
+    vm_string *value[EMQ_MAX_READ]; /* of the verb's values; owned */
     emq_outcome out;
 } emq_step;
 

@@ -88,12 +88,8 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	for _, k := range c.Plan.Keys {
 		verb.keys |= 1 << k
 	}
-	for _, f := range c.Plan.Values {
-		verb.values |= 1 << f
-	}
-	for _, f := range c.Plan.Exists {
-		verb.exists |= 1 << f
-	}
+	readFields(&verb.values, c.Plan.Values)
+	readFields(&verb.exists, c.Plan.Exists)
 
 	var free []unsafe.Pointer
 	text := func(s string) *C.char {
@@ -110,6 +106,15 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 		return ""
 	}
 	return C.GoString(why)
+}
+
+func readFields(to *[C.EMQ_MAX_READ]C.uint8_t, fields []commands.Field) {
+	for i := range to {
+		to[i] = C.EMQ_NO_FIELD
+	}
+	for i, f := range fields {
+		to[i] = C.uint8_t(f)
+	}
 }
 
 func constString(s string) *C.vm_string {
