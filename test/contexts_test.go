@@ -110,6 +110,34 @@ func TestFromScript(t *testing.T) {
 		script := "local r = redis.call(unpack(ARGV)) return {r[1], tostring(r[2]), r[3]}"
 		require.Equal(t, array(bulk("JOB1"), bulk("false"), integer(1)), st.Do(append([]string{"EVAL", script, "0"}, good.Claim(1000)...)...))
 	})
+	t.Run("nil is nil under RESP3", func(t *testing.T) {
+		st := s.fresh(t)
+		st.Must("HSET emq:{q}:job:JOB1 state pending attempts 0", "ZADD emq:{q}:pending 0 JOB1")
+		script := "redis.setresp(3) local r = redis.call(unpack(ARGV)) return {r[1], tostring(r[2]), r[3]}"
+		require.Equal(t, array(bulk("JOB1"), bulk("nil"), integer(1)), st.Do(append([]string{"EVAL", script, "0"}, good.Claim(1000)...)...))
+	})
+	t.Run("a function", func(t *testing.T) {
+		st := s.fresh(t)
+		library := "#!lua name=jobs\nserver.register_function('run', function(keys, args) return server.call(unpack(args)) end)"
+		require.Equal(t, bulk("jobs"), st.Do("FUNCTION", "LOAD", "REPLACE", library))
+		t.Cleanup(func() { st.Must("FUNCTION FLUSH") })
+		for _, step := range []struct {
+			want string
+			args []string
+		}{
+			{integer(1), good.Enqueue("JOB1", "x")},
+			{claimed("JOB1", "x", 1), good.Claim(1000)},
+			{stale("complete"), good.Complete("JOB1", "2")},
+			{bulk("dead"), good.Fail("JOB1", "1", 0, 1, "why")},
+		} {
+			reply := st.Do(append([]string{"FCALL", "run", "0"}, step.args...)...)
+			if step.want[0] == '-' { // the server tells where in the script it happened
+				require.True(t, strings.HasPrefix(reply, strings.TrimSuffix(step.want, "\r\n")), "%q", reply)
+			} else {
+				require.Equal(t, step.want, reply)
+			}
+		}
+	})
 	t.Run("a script that is not to write", func(t *testing.T) {
 		st := s.fresh(t)
 		script := "#!lua flags=no-writes\nreturn redis.call(unpack(ARGV))"

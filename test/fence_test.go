@@ -262,6 +262,15 @@ func TestFenceClaimTakesRights(t *testing.T) {
 				return
 			}
 			st.unchanged(func() { require.Contains(t, worker.Do(args...), "-"+user.want) }, family(args)...)
+
+			// Nor do a script or a transaction lend the rights.
+			require.Equal(t, "+OK\r\n", st.Do("ACL", "SETUSER", "worker", "+eval", "+multi", "+exec"))
+			st.unchanged(func() {
+				require.Contains(t, worker.Do(append([]string{"EVAL", "return redis.call(unpack(ARGV))", "0"}, args...)...), "-"+user.want)
+				require.Equal(t, "+OK\r\n", worker.Do("MULTI"))
+				require.Equal(t, "+QUEUED\r\n", worker.Do(args...))
+				require.Contains(t, worker.Do("EXEC"), "-"+user.want)
+			}, family(args)...)
 			st.Must("SET {emq}:version " + wire6)
 			require.Equal(t, integer(1), worker.Do(args...), "the identity is there: no rights on it are needed")
 		})

@@ -95,6 +95,12 @@ func TestOutOfMemoryInScript(t *testing.T) {
 		reply := eval(st, "redis.call('DEL','emq:{q}:pending') redis.call('DEL','emq:{q}:job:JOB2') "+plain, good.Enqueue("JOB3", "x"))
 		require.Equal(t, integer(1), reply)
 	})
+	t.Run("enqueue after a write, without an identity", func(t *testing.T) {
+		st := full(t, s)
+		reply := eval(st, "redis.call('DEL','{emq}:version') "+plain, good.Enqueue("JOB3", "x"))
+		require.Equal(t, integer(1), reply)
+		st.reply(bulk(wire6), "GET {emq}:version")
+	})
 	t.Run("a declared script", func(t *testing.T) {
 		st := full(t, s)
 		refused(t, eval(st, "#!lua\n"+plain, good.Complete("JOB1", "1")))

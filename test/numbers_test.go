@@ -55,20 +55,21 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// The longest times are kept to the millisecond.
+// The longest times are kept to the millisecond, in the store and in the stream.
 func TestTheLongestTimes(t *testing.T) {
-	st := open(t)
-	st.Must("EMQ.ENQUEUE 2 emq:{q}:job:JOB1 emq:{q}:pending JOB1 x")
-	from := st.Now()
-	require.Equal(t, claimed("JOB1", "x", 1), st.Do(good.Claim(maxTime)...))
-	deadline := st.score(good.Active(), "JOB1")
-	require.GreaterOrEqual(t, deadline, from+maxTime)
-	require.LessOrEqual(t, deadline, st.Now()+maxTime)
-	from = st.Now()
-	require.Equal(t, bulk("scheduled"), st.Do(good.Fail("JOB1", "1", maxTime, 2, "why")...))
-	due := st.score(good.Schedule(), "JOB1")
-	require.GreaterOrEqual(t, due, from+maxTime)
-	require.LessOrEqual(t, due, st.Now()+maxTime)
+	s := witnessed(t)
+	st := s.fresh(t)
+	st.put(good, "JOB1", "pending", "attempts", "0")
+	o := st.effects(claimed("JOB1", "x", 1), good.Claim(maxTime)...)
+	at := strconv.FormatInt(st.score(good.Active(), "JOB1"), 10)
+	require.Contains(t, o.stream, "ZADD emq:{q}:active "+at+" JOB1")
+	st.streamed(o, atomically(zremPending, "HSET emq:{q}:job:JOB1 state active attempts 1 lease_epoch RUN", "ZADD emq:{q}:active {now+4503599627370495} JOB1"))
+
+	o = st.effects(bulk("scheduled"), good.Fail("JOB1", "1", maxTime, 2, "why")...)
+	at = strconv.FormatInt(st.score(good.Schedule(), "JOB1"), 10)
+	require.Contains(t, o.stream, "ZADD emq:{q}:schedule "+at+" JOB1")
+	require.GreaterOrEqual(t, st.score(good.Schedule(), "JOB1"), o.clock[0]+maxTime)
+	require.LessOrEqual(t, st.score(good.Schedule(), "JOB1"), o.clock[1]+maxTime)
 }
 
 // A token is bytes: whatever it is, it either fits or is stale.
