@@ -244,7 +244,34 @@ func deepPipeline(st *fixture) {
 	st.reply(integer(n/4), "ZCARD emq:{q}:schedule")
 }
 
-// CLIENT NO-TOUCH, CLIENT REPLY OFF and a client that goes away in the middle leave no half-done job.
+// A client that waits on a set by the server's own command is woken by a verb as by the plain ZADD.
+func TestWaitersAreWoken(t *testing.T) {
+	s := start(t, withModule())
+	waiting := func(st *fixture, set string) *wire.Conn {
+		c := s.dial(t)
+		c.Send([]string{"BZPOPMIN", set, "0"})
+		waitFor(t, "the client waits", func() bool { return st.Info("blocked_clients") == "1" })
+		return c
+	}
+	popped := func(set, score string) string { return array(bulk(set), bulk("JOB1"), bulk(score)) }
+	t.Run("pending", func(t *testing.T) {
+		st := s.fresh(t)
+		c := waiting(st, good.Pending())
+		require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
+		require.Equal(t, popped(good.Pending(), "0"), c.Receive())
+		st.damaged("emq:{q}:job:JOB1: state pending, in []")
+	})
+	t.Run("dead", func(t *testing.T) {
+		st := s.fresh(t)
+		st.put(good, "JOB1", "active", "attempts", "1")
+		c := waiting(st, good.Dead())
+		require.Equal(t, bulk("dead"), st.Do(good.Fail("JOB1", "1", 0, 1, "why")...))
+		require.Equal(t, popped(good.Dead(), "0"), c.Receive())
+		st.damaged("emq:{q}:job:JOB1: state dead, in []")
+	})
+}
+
+// CLIENT REPLY OFF and a client that goes away in the middle leave no half-done job.
 func TestClientsThatDoNotListen(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)

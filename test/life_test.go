@@ -1,6 +1,7 @@
 package test
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -66,12 +67,14 @@ func TestClaimOrder(t *testing.T) {
 		minted = append(minted, id)
 		require.Equal(t, integer(1), st.Do(good.Enqueue(id, "x")...))
 	}
-	st.put(good, "JOBzz", "pending", "attempts", "0")
-	st.Must("ZADD emq:{q}:pending -1 JOBzz")
-	require.Equal(t, "1", st.take(good, "JOBzz"))
-	for _, id := range minted {
+	for id, score := range map[string]string{"JOBz1": "-1", "JOBz0": "-inf", "JOB+": "+inf", "JOB-": "0.5"} {
+		st.put(good, id, "pending", "attempts", "0")
+		st.Must("ZADD emq:{q}:pending " + score + " " + id)
+	}
+	for _, id := range slices.Concat([]string{"JOBz0", "JOBz1"}, minted, []string{"JOB-", "JOB+"}) {
 		require.Equal(t, "1", st.take(good, id))
 	}
+	require.Equal(t, empty, st.Do(good.Claim(1000)...))
 }
 
 // Who holds a job: the token fits and the lease was not given back. Each case is a store and a settling that is refused

@@ -1,6 +1,8 @@
 package test
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -109,4 +111,36 @@ func TestOutOfMemoryInScript(t *testing.T) {
 		st := full(t, s)
 		require.Equal(t, integer(1), eval(st, "#!lua flags=allow-oom\n"+plain, good.Enqueue("JOB3", "x")))
 	})
+}
+
+// No verb keeps memory for itself: after many commands of every kind, with names and payloads that are allocated one by
+// one, an empty server holds what it held before.
+func TestMemoryIsGivenBack(t *testing.T) {
+	s := start(t, withModule())
+	st := s.fresh(t)
+	st.Heard = nil
+	q := queue("q" + strings.Repeat("x", 300)) // names that fit into no small buffer
+	used := func() int64 {
+		st.Must("FLUSHALL SYNC", "MEMORY PURGE", "SET {emq}:version "+wire6)
+		n, err := strconv.ParseInt(st.Info("used_memory"), 10, 64)
+		require.NoError(t, err)
+		return n
+	}
+	rounds := func(n int) {
+		for i := range n {
+			a, b, c := fmt.Sprintf("JOBa%d", i), fmt.Sprintf("JOBb%d", i), fmt.Sprintf("JOBc%d", i)
+			replies := st.Pipeline([][]string{
+				{"DEL", identity},
+				q.Enqueue(a, "payload"), q.Enqueue(a, "payload"), q.Enqueue("XYZ", "payload"), with(q.Enqueue(a, "x"), 3, "other"),
+				{"ZADD", q.Pending(), "0", b, "0", "ABC"}, {"HSET", q.Row(b), "state", "pending"},
+				q.Claim(30000), q.Complete(a, "2"), q.Fail(a, "1", 1000, 2, "why"), q.Fail(a, "1", 1000, 2, "why"), q.Claim(0),
+				q.Enqueue(c, "payload"), q.Claim(30000), q.Complete(c, "1"), q.Complete(c, "1"), q.Claim(30000),
+			})
+			require.Equal(t, []string{integer(1), integer(1), bulk("scheduled"), integer(1)}, []string{replies[0], replies[1], replies[9], replies[14]})
+		}
+	}
+	rounds(500)
+	before := used()
+	rounds(10_000)
+	require.Less(t, used()-before, int64(128<<10), "bytes kept after 10,000 rounds")
 }

@@ -99,6 +99,27 @@ func TestOnReplica(t *testing.T) {
 	}
 }
 
+// The role counts at the moment of the command, however the server came to it, and however late the module did.
+func TestRoleChanges(t *testing.T) {
+	s := start(t, withoutModule("--replica-read-only", "no"))
+	st := s.bare(t)
+	readOnly := func(st *fixture) {
+		t.Helper()
+		for verb, args := range verbsOn(good) {
+			require.Equal(t, "-READONLY You can't write against a read only replica.\r\n", st.Do(args...), verb)
+		}
+	}
+	st.Must("REPLICAOF 127.0.0.1 1")
+	st.Must("MODULE LOAD " + os.Getenv("EMQ_MODULE"))
+	readOnly(st)
+	st.Must("REPLICAOF NO ONE")
+	st.life("q", "JOB1", "x")
+	st.Must("REPLICAOF 127.0.0.1 1")
+	readOnly(st)
+	st.Must("REPLICAOF NO ONE")
+	st.life("q", "JOB1", "x")
+}
+
 // One command is one unit for whoever reads the append-only file or the stream: no verb, no half, absolute values.
 func TestAppendOnlyFile(t *testing.T) {
 	s := start(t, withModule("--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble", "no"))
