@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"image/color"
@@ -14,6 +15,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // Each executor has one colour in all plots.
@@ -35,21 +37,35 @@ func (r *report) plots(folder string) error {
 		"ratio": r.plotRatios, "latency": r.plotLatency, "growth": r.plotGrowth, "memory": r.plotMemory,
 	} {
 		p, err := make()
-		if err == nil && p != nil {
-			err = p.Save(plotWidth, plotHeight, filepath.Join(folder, name+".svg"))
-		}
-		if p == nil {
-			_ = os.Remove(filepath.Join(folder, name+".svg")) // of another run
+		file := filepath.Join(folder, name+".svg")
+		if err == nil && p == nil {
+			_ = os.Remove(file) // of another run
+		} else if err == nil {
+			err = save(p, file)
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
+// save leaves room at the right, where the label of the last tick reaches over the edge.
+func save(p *plot.Plot, file string) error {
+	canvas := vgsvg.New(plotWidth, plotHeight)
+	p.Draw(draw.Crop(draw.New(canvas), vg.Points(6), vg.Points(-24), vg.Points(6), vg.Points(-6)))
+	var svg bytes.Buffer
+	if _, err := canvas.WriteTo(&svg); err != nil {
+		return err
+	}
+	// The layout is that of this typeface; where a reader lacks it, one of the same measures does.
+	const typeface = "font-family:Liberation Sans"
+	text := bytes.ReplaceAll(svg.Bytes(), []byte(typeface), []byte(typeface+",Arimo,Helvetica,Arial,sans-serif"))
+	return os.WriteFile(file, text, 0o644)
+}
+
 func newPlot(title, x, y string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
-	p.Title.TextStyle.Font.Typeface, p.Title.Padding = "Liberation", vg.Points(8)
+	p.Title.Padding = vg.Points(8)
 	for _, f := range []*font.Font{
 		&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font,
 		&p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font,
@@ -68,7 +84,7 @@ func (r *report) plotRatios() (*plot.Plot, error) {
 	p := newPlot("Server time of a job, as a share of the scripts'", "scripts = 1; median and 95 % bound over the pairs", "")
 	names := make([]string, len(r.Axes))
 	for i, a := range r.Axes {
-		names[len(names)-1-i] = a.Axis.What // the first on top
+		names[len(names)-1-i] = a.Axis.Name // the first on top
 	}
 	drawn := false
 	for s, e := range []*executor{&native, &floor} {
@@ -176,6 +192,7 @@ func (r *report) plotGrowth() (*plot.Plot, error) {
 		}
 	}
 	p.Y.Min = 0
+	p.Legend.Top, p.Legend.Left = false, true
 	return p, nil
 }
 
@@ -190,23 +207,23 @@ func addLine(p *plot.Plot, name string, points plotter.XYs) error {
 	return nil
 }
 
-// plotMemory shows what a pending job takes, with either settings.
+// plotMemory shows what a pending job takes beside its payload, with either settings.
 func (r *report) plotMemory() (*plot.Plot, error) {
 	if len(r.Memory) == 0 {
 		return nil, nil
 	}
-	p := newPlot("Memory of a pending job", "bytes of payload", "bytes")
+	p := newPlot("Memory that a pending job takes beside its payload", "bytes of payload", "bytes")
 	var names []string
-	bytes := map[string]plotter.Values{}
+	beside := map[string]plotter.Values{}
 	for _, f := range r.Memory {
-		bytes[f.Settings] = append(bytes[f.Settings], f.Pending)
+		beside[f.Settings] = append(beside[f.Settings], f.Pending-float64(f.Payload))
 		if f.Settings == "default" {
 			names = append(names, fmt.Sprint(f.Payload))
 		}
 	}
 	const width = 24
 	for i, settings := range []string{"default", "example"} {
-		bars, err := plotter.NewBarChart(bytes[settings], vg.Points(width))
+		bars, err := plotter.NewBarChart(beside[settings], vg.Points(width))
 		if err != nil {
 			return nil, err
 		}
@@ -218,6 +235,18 @@ func (r *report) plotMemory() (*plot.Plot, error) {
 	}
 	p.Legend.Left = true
 	p.NominalX(names...)
-	p.Y.Min = 0
+	p.X.Min, p.X.Max, p.Y.Min = -0.5, float64(len(names))-0.5, 0
+	p.Y.Tick.Marker = plot.TickerFunc(wholeTicks)
 	return p, nil
+}
+
+// wholeTicks are the usual ticks without decimals.
+func wholeTicks(low, high float64) []plot.Tick {
+	ticks := plot.DefaultTicks{}.Ticks(low, high)
+	for i, t := range ticks {
+		if t.Label != "" {
+			ticks[i].Label = fmt.Sprintf("%.0f", t.Value)
+		}
+	}
+	return ticks
 }
