@@ -19,7 +19,7 @@ gobuild = CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false \
 with_server = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" \
               EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so"
 
-.PHONY: help build run demo test test-unit test-server golden bench bench-quick lint clean FORCE
+.PHONY: help build run demo test test-unit test-server golden bench bench-quick bench-peers lint clean FORCE
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,13 @@ bench: build/emq.so ## the verbs against the Lua scripts and a floor in C; ARGS=
 
 bench-quick: build/emq.so ## the same in two minutes: fewer pairs, no backlog of a million
 	@$(with_server) exec go run ./bench -quick $(ARGS)
+
+bench-peers: build/emq.so bench/peers/bullmq/node_modules ## EMQ beside asynq and BullMQ, on one server
+	@$(with_server) exec go -C bench/peers run . $(ARGS)
+
+# Without node the comparison is with asynq alone.
+bench/peers/bullmq/node_modules: bench/peers/bullmq/package-lock.json
+	@if command -v npm >/dev/null; then cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund --silent && touch node_modules; fi
 
 lint: build ## formatting, vet, staticcheck, the rules of each package, C warnings, scripts
 	@build/lint.sh

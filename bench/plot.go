@@ -16,6 +16,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"emq/bench/stats"
 )
 
 // Each executor has one colour in all plots.
@@ -126,7 +128,7 @@ type estimates struct {
 	plotter.XErrors
 }
 
-func (e *estimates) add(b bound, y float64) {
+func (e *estimates) add(b stats.Bound, y float64) {
 	e.XYs = append(e.XYs, plotter.XY{X: b.Median, Y: y})
 	e.XErrors = append(e.XErrors, struct{ Low, High float64 }{b.Median - b.Low, b.High - b.Median})
 }

@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"emq/bench/stats"
 	"emq/test/valkey"
 )
 
@@ -38,7 +39,7 @@ type result struct {
 	Axis axis   `json:"axis"`
 	Legs []*leg `json:"legs"`
 	// Ratios are of the native verbs to another executor, by its name, pair by pair.
-	Ratios map[string]map[string]bound `json:"ratios,omitempty"`
+	Ratios map[string]map[string]stats.Bound `json:"ratios,omitempty"`
 }
 
 // metric is a figure of a leg.
@@ -108,35 +109,30 @@ func (r *result) values(executor string, m metric) []float64 {
 
 func (r *result) median(executor string, m metric) float64 {
 	if values := r.values(executor, m); len(values) > 0 {
-		return median(values)
+		return stats.Median(values)
 	}
 	return 0
 }
 
 // compare sets one executor against another, pair by pair.
-func (r *result) compare(one, other string, m metric) (bound, bool) {
+func (r *result) compare(one, other string, m metric) (stats.Bound, bool) {
 	over, under := r.values(one, m), r.values(other, m)
-	n := min(len(over), len(under))
-	if n == 0 {
-		return bound{}, false
+	if len(over) == 0 || len(under) == 0 {
+		return stats.Bound{}, false
 	}
-	ratios := make([]float64, n)
-	for i := range ratios {
-		ratios[i] = over[i] / under[i]
-	}
-	return bootstrap(ratios), true
+	return stats.Ratio(over, under), true
 }
 
 var others = []string{scripted.Name, floor.Name}
 
 func (r *report) summarize() {
 	for _, a := range r.Axes {
-		a.Ratios = map[string]map[string]bound{}
+		a.Ratios = map[string]map[string]stats.Bound{}
 		for _, other := range others {
 			for _, m := range metrics {
 				if b, ok := a.compare(native.Name, other, m); ok {
 					if a.Ratios[other] == nil {
-						a.Ratios[other] = map[string]bound{}
+						a.Ratios[other] = map[string]stats.Bound{}
 					}
 					a.Ratios[other][m.name] = b
 				}
