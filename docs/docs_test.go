@@ -1,0 +1,248 @@
+// Package docs_test holds the pages to the code: what stands between the markers of a page is made from the command
+// table, the error catalogue or an example, and every name of the contract is mentioned. `go test ./docs -update`
+// writes the made parts anew.
+package docs_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"emq/commands"
+	"emq/fence"
+)
+
+var update = flag.Bool("update", false, "write the generated parts of the pages anew")
+
+const (
+	readme    = "../README.md"
+	protocol  = "protocol.md"
+	changelog = "../CHANGELOG.md"
+	example   = "../examples/goredis/main.go"
+)
+
+// generated finds a part that is made: its name and what stands between the markers.
+var generated = regexp.MustCompile(`(?s)<!-- generated: (.+?) -->\n(.*?)<!-- end -->`)
+
+// TestGenerated makes each generated part of each page anew and compares.
+func TestGenerated(t *testing.T) {
+	made := map[string]func() string{"errors": catalogue, "goredis": func() string { return excerpt(t) }}
+	for v := range commands.Table {
+		made[commands.Table[v].Name] = func() string { return reference(t, commands.Verb(v)) }
+	}
+	used := map[string]bool{}
+	for _, page := range []string{readme, protocol} {
+		old := read(t, page)
+		now := generated.ReplaceAllStringFunc(old, func(part string) string {
+			name := generated.FindStringSubmatch(part)[1]
+			require.Contains(t, made, name, "%s: nothing makes this part", page)
+			used[name] = true
+			return fmt.Sprintf("<!-- generated: %s -->\n\n%s\n<!-- end -->", name, made[name]())
+		})
+		if *update {
+			require.NoError(t, os.WriteFile(page, []byte(now), 0o644))
+			continue
+		}
+		assert.Equal(t, now, old, "%s is out of date: go test ./docs -update", page)
+	}
+	for name := range made {
+		assert.True(t, used[name], "no page has the generated part %q", name)
+	}
+}
+
+// TestNames asserts that the pages mention every verb, key, field, refusal and constant of the contract.
+func TestNames(t *testing.T) {
+	for v := range commands.Table {
+		c := &commands.Table[v]
+		mentions(t, protocol, syntax(c))
+		mentions(t, readme, syntax(c))
+	}
+	for _, name := range []string{fence.Key, fence.Identity} {
+		mentions(t, protocol, "`"+name+"`")
+		mentions(t, readme, "`"+name+"`")
+	}
+	for k := range commands.NumKeys {
+		mentions(t, protocol, "`emq:{q}:"+k.Suffix()+"`")
+	}
+	for _, name := range commands.FieldName {
+		mentions(t, protocol, "`"+name+"`")
+	}
+	for _, text := range commands.ConstText {
+		mentions(t, protocol, text)
+	}
+	mentions(t, changelog, "## ["+commands.Version+"]")
+}
+
+// TestTexts asserts that the protocol page shows the text of each refusal as the verbs give it, for cases that stand
+// for all of its class.
+func TestTexts(t *testing.T) {
+	for _, c := range []struct {
+		verb   commands.Verb
+		change func(*commands.Request)
+	}{
+		{commands.Claim, func(r *commands.Request) { r.Args[1] = "02" }},
+		{commands.Claim, func(r *commands.Request) { r.Args[3] = "emq:{other}:active" }},
+		{commands.Claim, func(r *commands.Request) { r.Args[5] = "0" }},
+		{commands.Claim, func(r *commands.Request) { r.Replica = true }},
+		{commands.Claim, func(r *commands.Request) { r.Identity = "echomq:4.0.0" }},
+		{commands.Claim, func(r *commands.Request) { r.IdentityType = commands.List }},
+		{commands.Claim, func(r *commands.Request) {
+			r.IdentityType, r.Types[commands.KeyPending] = commands.None, commands.SortedSet
+		}},
+		{commands.Claim, func(r *commands.Request) { r.Types[commands.KeyPending] = commands.List }},
+		{commands.Complete, func(r *commands.Request) { r.IdentityType = commands.None }},
+		{commands.Complete, func(r *commands.Request) { r.Args[2], r.Args[3], r.Args[4] = "", "", "" }},
+		{commands.Complete, func(r *commands.Request) { r.Args[2] = "emq:{}:active" }},
+		{commands.Complete, func(*commands.Request) {}},
+		{commands.Complete, func(r *commands.Request) { r.Present |= 1 << commands.FieldGroup }},
+		{commands.Complete, func(r *commands.Request) { r.Present |= 1 << commands.FieldParent }},
+		{commands.Fail, func(*commands.Request) {}},
+		{commands.Fail, func(r *commands.Request) { r.Types[commands.KeyRow] = commands.None }},
+	} {
+		r := request(t, c.verb)
+		c.change(r)
+		text := decide(c.verb, r)
+		require.NotEmpty(t, text, "%s was not refused", commands.Table[c.verb].Name)
+		mentions(t, protocol, text)
+	}
+}
+
+// TestTextsOfC asserts the same of the refusals that the C side gives.
+func TestTextsOfC(t *testing.T) {
+	reply := regexp.MustCompile(`vm_ReplyWithError\([^,]+,\s*"([^"]+)"`)
+	found := reply.FindAllStringSubmatch(read(t, "../module/command.c"), -1)
+	require.NotEmpty(t, found)
+	for _, text := range found {
+		mentions(t, protocol, text[1])
+	}
+}
+
+func mentions(t *testing.T, page, text string) {
+	t.Helper()
+	if !strings.Contains(read(t, page), text) {
+		t.Errorf("%s does not mention: %s", page, text)
+	}
+}
+
+func read(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// syntax is a verb's wire form.
+func syntax(c *commands.Command) string {
+	words := []string{c.Name, c.Numkeys()}
+	for _, a := range c.Args[1:] {
+		words = append(words, a.Name)
+	}
+	return strings.Join(words, " ")
+}
+
+// reference is what the table knows of a verb, for the protocol page.
+func reference(t *testing.T, v commands.Verb) string {
+	c := &commands.Table[v]
+	var b strings.Builder
+	fmt.Fprintf(&b, "```\n%s\n```\n\n%s\n\n| argument | what it must be |\n| --- | --- |\n", syntax(c), c.Summary)
+	for i, a := range c.Args {
+		name, must := "`"+a.Name+"`", ""
+		switch a.Role {
+		case commands.RoleNumkeys:
+			must = "`" + c.Numkeys() + "`, byte for byte"
+		case commands.RoleKey:
+			must = "key `emq:{q}:" + a.Key.Suffix() + "`"
+			if a.Key == commands.KeyRow {
+				must += " + id"
+			}
+		case commands.RoleID:
+			must = "the job's id, `JOB…`"
+		case commands.RoleBase:
+			must = "`emq:{q}:`"
+		case commands.RoleRowPrefix:
+			must = "`emq:{q}:" + commands.KeyRow.Suffix() + "`"
+		case commands.RoleNumber:
+			must = "integer, " + bounds(t, v, i+1)
+		case commands.RoleBytes:
+			must = "any bytes"
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", name, must)
+	}
+	fmt.Fprintf(&b, "\nFlags: %s. ACL categories: %s. Complexity: %s\n",
+		strings.ReplaceAll(c.Flags, " ", ", "), "@"+strings.ReplaceAll(c.Categories, " ", ", @"), c.Complexity)
+	return b.String()
+}
+
+// bounds are the ends of a number's range, as the refusal of a word that is no number names them.
+func bounds(t *testing.T, v commands.Verb, arg int) string {
+	r := request(t, v)
+	r.Args[arg] = "x"
+	var from, to string
+	_, rest, _ := strings.Cut(decide(v, r), "integer ")
+	_, err := fmt.Sscanf(rest, "from %s to %s got", &from, &to)
+	require.NoError(t, err, rest)
+	return from + " … " + strings.TrimSuffix(to, ",")
+}
+
+// request is a call of a verb that holds up to the token, which is not the holder's.
+func request(t *testing.T, v commands.Verb) *commands.Request {
+	t.Helper()
+	c := &commands.Table[v]
+	r := &commands.Request{Identity: fence.Identity, IdentityType: commands.String}
+	r.Args[0] = c.Name
+	for i, a := range c.Args {
+		r.Args[i+1] = map[commands.Role]string{
+			commands.RoleNumkeys:   c.Numkeys(),
+			commands.RoleKey:       "emq:{q}:" + a.Key.Suffix(),
+			commands.RoleID:        "JOB1",
+			commands.RoleBase:      "emq:{q}:",
+			commands.RoleRowPrefix: "emq:{q}:job:",
+			commands.RoleNumber:    "1",
+			commands.RoleBytes:     "x",
+		}[a.Role]
+		if a.Role == commands.RoleKey && a.Key == commands.KeyRow {
+			r.Args[i+1] += "JOB1"
+		}
+	}
+	for _, k := range c.Plan.Keys {
+		r.Types[k] = commands.None
+	}
+	r.Types[commands.KeyRow] = commands.Hash
+	return r
+}
+
+// decide has a request decided and returns the refusal's text.
+func decide(v commands.Verb, r *commands.Request) string {
+	var o commands.Outcome
+	commands.Decide(v, r, &o)
+	return string(o.Text[:o.TextLen])
+}
+
+// catalogue is the error catalogue as a table.
+func catalogue() string {
+	var b strings.Builder
+	b.WriteString("| class | when | what to do |\n| --- | --- | --- |\n")
+	for _, e := range commands.Catalogue[commands.NotRefused+1:] {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", e.Class, e.When, e.Then)
+	}
+	return b.String()
+}
+
+// excerpt is the part of the go-redis example that talks to the server.
+func excerpt(t *testing.T) string {
+	_, rest, ok := strings.Cut(read(t, example), "\tctx := context.Background()\n")
+	require.True(t, ok)
+	body, _, ok := strings.Cut(rest, "\n}\n")
+	require.True(t, ok)
+	lines := strings.Split(body, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimPrefix(lines[i], "\t")
+	}
+	return "```go\n" + strings.Join(lines, "\n") + "\n```\n"
+}
