@@ -19,9 +19,6 @@ type axis struct {
 // measurement nor its encoding changes under it.
 const held = 256
 
-// chunk is how many jobs go through one verb before the next, where the verbs are measured one by one.
-const chunk = 1024
-
 var base = axis{
 	Name: "base", What: "64 B, backlog 1 k, no AOF, pipelines of 64",
 	Payload: 64, Backlog: 1_000, Conns: 4, Depth: 64, Jobs: 16 << 10,

@@ -12,6 +12,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"emq/bench/load"
+	"emq/bench/stats"
 )
 
 // leg is one measurement of one executor on one axis. Times are microseconds.
@@ -19,7 +20,7 @@ type leg struct {
 	Executor string `json:"executor"`
 	Pair     int    `json:"pair"`
 
-	// Server time of one command, by commandstats, each verb run by itself.
+	// Server time of one command, by commandstats.
 	Enqueue  float64 `json:"enqueue_us"`
 	Claim    float64 `json:"claim_us"`
 	Complete float64 `json:"complete_us"`
@@ -55,49 +56,74 @@ func (b *bed) measure(ctx context.Context, e *executor) (*leg, error) {
 	return l, b.check(ctx, e)
 }
 
+// life is what becomes of a job that goes well.
+var life = []load.Verb{load.Enqueue, load.Claim, load.Complete}
+
+// parts is how many pieces a leg is measured in. Server time is the median of theirs, since whatever else runs on the
+// machine lengthens some of them; all other figures are of the whole.
+const parts = 16
+
 func (b *bed) wholeLives(ctx context.Context, e *executor, l *leg) error {
-	life := []load.Verb{load.Enqueue, load.Claim, load.Complete}
-	warmUp := b.axis.Jobs / 8
-	if _, err := b.load[e].Run(ctx, warmUp, life...); err != nil {
-		return fmt.Errorf("%s: %w", e.Name, err)
+	n := b.axis.Jobs / parts
+	if err := b.live(ctx, e, 2*n, func(load.Result) {}); err != nil { // warms up
+		return err
 	}
-	n := b.axis.Jobs
-	before, err := b.spent(ctx, e)
+	var took time.Duration
+	var server []float64
+	l.latency = hdrhistogram.New(1, int64(time.Minute), 3)
+	generator := processorTime()
+	first, err := b.spent(ctx, e)
 	if err != nil {
 		return err
 	}
-	generator := processorTime()
+	last := first
+	for range parts {
+		if err := b.live(ctx, e, n, func(r load.Result) {
+			took += r.Took
+			l.latency.Merge(r.Latency)
+		}); err != nil {
+			return err
+		}
+		now, err := b.spent(ctx, e)
+		if err != nil {
+			return err
+		}
+		if calls := now.calls - last.calls; calls != int64(len(life)*n) {
+			return fmt.Errorf("%s: the server counts %d calls for %d jobs", e.Name, calls, n)
+		}
+		server = append(server, float64(now.usec-last.usec)/float64(n))
+		last = now
+	}
+	l.Generator = float64(processorTime()-generator) / float64(took)
+	l.Job = stats.Median(server)
+	l.CPU = (last.cpu - first.cpu) * 1e6 / float64(parts*n)
+	l.Rate = float64(parts*n) / took.Seconds()
+	percentile := func(p float64) float64 { return float64(l.latency.ValueAtPercentile(p)) / 1e3 }
+	l.P50, l.P95, l.P99 = percentile(50), percentile(95), percentile(99)
+	return nil
+}
+
+func (b *bed) live(ctx context.Context, e *executor, n int, report func(load.Result)) error {
 	r, err := b.load[e].Run(ctx, n, life...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", e.Name, err)
 	}
-	l.Generator = float64(processorTime()-generator) / float64(r.Took)
-	after, err := b.spent(ctx, e)
-	if err != nil {
-		return err
-	}
-	b.done[e] += int64(warmUp + n)
-	if calls := after.calls - before.calls; calls != int64(3*n) {
-		return fmt.Errorf("%s: the server counts %d calls for %d jobs", e.Name, calls, n)
-	}
-	l.Job = float64(after.usec-before.usec) / float64(n)
-	l.CPU = (after.cpu - before.cpu) * 1e6 / float64(n)
-	l.Rate = float64(n) / r.Took.Seconds()
-	l.P50, l.P95, l.P99 = r.Percentile(50), r.Percentile(95), r.Percentile(99)
-	l.latency = r.Latency
+	b.done[e] += int64(n)
+	report(r)
 	return nil
 }
 
+// verbByVerb runs every verb by itself, since the scripts have one line of statistics for all.
 func (b *bed) verbByVerb(ctx context.Context, e *executor, l *leg) error {
-	n := chunk / b.axis.Depth * b.axis.Depth
-	var usec [load.NumVerbs]int64
-	var calls [load.NumVerbs]int64
-	for range max(1, b.axis.Jobs/(4*chunk)) {
+	n := b.axis.Jobs / (2 * parts) / b.axis.Depth * b.axis.Depth
+	order := append(append([]load.Verb{}, life...), load.Enqueue, load.Claim, load.Fail, load.Drop)
+	var cost [load.NumVerbs][]float64
+	for range parts / 2 {
 		last, err := b.spent(ctx, e)
 		if err != nil {
 			return err
 		}
-		for _, v := range []load.Verb{load.Enqueue, load.Claim, load.Complete, load.Enqueue, load.Claim, load.Fail, load.Drop} {
+		for _, v := range order {
 			if _, err := b.load[e].Run(ctx, n, v); err != nil {
 				return fmt.Errorf("%s: %w", e.Name, err)
 			}
@@ -105,8 +131,7 @@ func (b *bed) verbByVerb(ctx context.Context, e *executor, l *leg) error {
 			if err != nil {
 				return err
 			}
-			usec[v] += now.usec - last.usec
-			calls[v] += now.calls - last.calls
+			cost[v] = append(cost[v], float64(now.usec-last.usec)/float64(n))
 			last = now
 		}
 		b.done[e] += int64(n)
@@ -115,8 +140,8 @@ func (b *bed) verbByVerb(ctx context.Context, e *executor, l *leg) error {
 			return err
 		}
 	}
-	mean := func(v load.Verb) float64 { return float64(usec[v]) / float64(calls[v]) }
-	l.Enqueue, l.Claim, l.Complete, l.Fail = mean(load.Enqueue), mean(load.Claim), mean(load.Complete), mean(load.Fail)
+	l.Enqueue, l.Claim = stats.Median(cost[load.Enqueue]), stats.Median(cost[load.Claim])
+	l.Complete, l.Fail = stats.Median(cost[load.Complete]), stats.Median(cost[load.Fail])
 	return nil
 }
 

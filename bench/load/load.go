@@ -61,9 +61,6 @@ type Result struct {
 	Latency *hdrhistogram.Histogram
 }
 
-// Percentile is a latency in microseconds.
-func (r Result) Percentile(p float64) float64 { return float64(r.Latency.ValueAtPercentile(p)) / 1e3 }
-
 const (
 	minReadBuffer = 64 << 10
 	stallLimit    = 30 * time.Second
