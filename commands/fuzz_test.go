@@ -1,0 +1,519 @@
+package commands
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"math/bits"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"emq/fence"
+	"emq/lease"
+)
+
+// callOn are the arguments of a verb, the verb itself left out, written from WIRE6 §4 without the command table.
+func callOn(verb Verb, q, id string) []string {
+	b := "emq:{" + q + "}:"
+	switch verb {
+	case Enqueue:
+		return []string{"2", b + "job:" + id, b + "pending", id, "data"}
+	case Claim:
+		return []string{"2", b + "pending", b + "active", b + "job:", "30000"}
+	case Complete:
+		return []string{"2", b + "active", b + "job:" + id, id, "3", b}
+	default:
+		return []string{"4", b + "active", b + "schedule", b + "dead", b + "job:" + id, id, "3", "1000", "5", "boom", b}
+	}
+}
+
+// idOf is the id among the arguments of a verb; CLAIM has none.
+func idOf(verb Verb, args []string) string {
+	switch verb {
+	case Claim:
+		return ""
+	case Fail:
+		return args[5]
+	default:
+		return args[3]
+	}
+}
+
+// wellNamed tells whether the names in a call are all of one queue that may be. It takes the only queue that the first
+// key can be of, and compares with what a call on that queue looks like.
+func wellNamed(verb Verb, args []string) bool {
+	id := idOf(verb, args)
+	first := [...]string{Enqueue: "job:" + id, Claim: "pending", Complete: "active", Fail: "active"}[verb]
+	q, head := strings.CutPrefix(args[1], "emq:{")
+	q, tail := strings.CutSuffix(q, "}:"+first)
+	if !head || !tail || q == "" || strings.ContainsAny(q, "{}\x00") {
+		return false
+	}
+	want := callOn(verb, q, id)
+	for i := range want {
+		if strings.HasPrefix(want[i], "emq:") && args[i] != want[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// FuzzLayout puts any bytes in any place of a call on any queue: a name is refused if and only if the names are not
+// those of one queue.
+func FuzzLayout(f *testing.F) {
+	f.Add(uint8(Enqueue), "q", "JOB01", uint8(99), "")
+	f.Add(uint8(Claim), "q", "", uint8(3), "emq:{r}:job:")
+	f.Add(uint8(Complete), "a}:active", "JOB", uint8(2), "emq:{a}:job:JOB")
+	f.Add(uint8(Fail), "\xff\r\n", "JOB}:pending", uint8(10), "emq:{\xff\r\n}:")
+	f.Fuzz(func(t *testing.T, v uint8, q, id string, at uint8, broken string) {
+		verb := Verb(v) % NumVerbs
+		args := callOn(verb, q, id)
+		if int(at) < len(args) {
+			args[at] = broken
+		}
+		o := run(t, verb, found{row: held(nil)}.request(verb, args...))
+		kind := verb == Claim || strings.HasPrefix(idOf(verb, args), "JOB")
+		want := args[0] == callOn(verb, q, id)[0] && kind && !wellNamed(verb, args)
+		if got := o.Refusal == RefusedKey; got != want {
+			t.Fatalf("%q: EMQKEY is %v, should be %v: %q", args, got, want, o.Text[:o.TextLen])
+		}
+	})
+}
+
+var (
+	natural = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
+	whole   = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
+)
+
+// FuzzNumbers puts any bytes wherever a number is read: in the arguments, in the row and in a counter. What it expects
+// is reckoned with numbers of any size.
+func FuzzNumbers(f *testing.F) {
+	for _, s := range []string{
+		"0", "1", "30000", "2147483647", "2147483648", "4503599627370495", "4503599627370496", "9007199254740990",
+		"9007199254740991", "9007199254740992", "9223372036854775806", "9223372036854775807", "9223372036854775808",
+		"-9223372036854775808", "-9223372036854775809", "-1", "-0", "01", "", "1e3", "99999999999999999999",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		var n big.Int
+		within := func(form *regexp.Regexp, least, most int64) bool {
+			if !form.MatchString(s) {
+				return false
+			}
+			n.SetString(s, 10)
+			return n.Cmp(big.NewInt(least)) >= 0 && n.Cmp(big.NewInt(most)) <= 0
+		}
+		expect := func(what string, got, want bool) {
+			t.Helper()
+			if got != want {
+				t.Fatalf("%s %q: %v, should be %v", what, s, got, want)
+			}
+		}
+		accepted := func(verb Verb, f found, args []string) bool {
+			return run(t, verb, f.request(verb, args...)).Refusal == NotRefused
+		}
+		first := found{row: row{FieldState: lease.Pending, FieldAttempts: "0"}, looked: true, member: []Key{KeyPending}}
+		expect("lease_ms", accepted(Claim, first, with(Claim, 5, s)), within(natural, 1, 1<<52-1))
+		expect("delay_ms", accepted(Fail, found{row: held(nil)}, with(Fail, 8, s)), within(natural, 0, 1<<52-1))
+		expect("max", accepted(Fail, found{row: held(nil)}, with(Fail, 9, s)), within(natural, 1, 1<<31-1))
+		expect("token", accepted(Complete, found{row: held(row{FieldAttempts: s})}, with(Complete, 5, s)), within(natural, 1, 1<<53-1))
+
+		first.row[FieldAttempts] = s
+		o := run(t, Claim, first.request(Claim, valid(Claim)...))
+		granted := o.Reply.Kind == ReplyJob
+		expect("attempts", granted, within(natural, 0, 1<<53-2))
+		if granted && o.Reply.N != n.Int64()+1 {
+			t.Fatalf("attempts %q: the token is %d", s, o.Reply.N)
+		}
+
+		o = run(t, Fail, found{row: held(row{FieldFailures: s})}.request(Fail, valid(Fail)...))
+		failures := int64(0)
+		if within(natural, 0, 1<<53-2) {
+			failures = n.Int64()
+		}
+		if got := written(t, o, FieldFailures); got != failures+1 {
+			t.Fatalf("failures %q: %d is written", s, got)
+		}
+
+		r := found{row: held(nil)}.request(Complete, valid(Complete)...)
+		r.Types[KeyCompleted], r.Count, r.HasCount = Hash, s, true
+		o = run(t, Complete, r)
+		counted := o.Effects[o.NumEffects-1].Op == OpHIncrBy
+		expect("count", counted, within(whole, math.MinInt64, math.MaxInt64-1))
+		if counted && written(t, o, FieldCount) != n.Int64()+1 {
+			t.Fatalf("count %q: %d is written", s, written(t, o, FieldCount))
+		}
+	})
+}
+
+// written is the number that an outcome writes to a field.
+func written(t *testing.T, o *Outcome, f Field) int64 {
+	t.Helper()
+	for _, e := range o.Effects[:o.NumEffects] {
+		for i, field := range e.Fields[:e.N] {
+			if field == f && e.Op != OpHDel && e.Values[i].Kind == ValueInt {
+				return e.Values[i].N
+			}
+		}
+	}
+	t.Fatalf("no number is written to %s", FieldName[f])
+	return 0
+}
+
+// FuzzDecide lets each verb meet anything that a host can have read for it, and holds what must be true of every
+// decision.
+func FuzzDecide(f *testing.F) {
+	for v := range NumVerbs {
+		f.Add(uint8(v), []byte{})
+		f.Add(uint8(v), []byte("\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01"))
+		f.Add(uint8(v), []byte("the quick brown fox jumps over the lazy dog, and 0123456789 does too"))
+	}
+	f.Fuzz(func(t *testing.T, v uint8, data []byte) {
+		verb := Verb(v) % NumVerbs
+		d := dice(data)
+		run(t, verb, d.request(verb))
+	})
+}
+
+// dice turn the fuzzer's bytes into choices; when they run out, every choice is the first.
+type dice []byte
+
+func (d *dice) below(n int) int {
+	if len(*d) == 0 {
+		return 0
+	}
+	b := (*d)[0]
+	*d = (*d)[1:]
+	return int(b) % n
+}
+
+func (d *dice) often() bool { return d.below(8) != 7 }
+
+// word picks one of the given words, or takes any bytes.
+func (d *dice) word(from ...string) string {
+	i := d.below(len(from) + 1)
+	if i < len(from) {
+		return from[i]
+	}
+	n := min(d.below(256), len(*d))
+	s := string((*d)[:n])
+	*d = (*d)[n:]
+	return s
+}
+
+// request makes up what a host read, within what a host can read: a row's fields where the row is a hash, an entry where
+// the source is a sorted set, and nothing at all where a check before the reads fails.
+func (d *dice) request(verb Verb) *Request {
+	c := &Table[verb]
+	args := callOn(verb, d.word("q", "a", "{", "\x00"), d.word("JOB01", "JOB", "GRP01"))
+	if !d.often() {
+		args[d.below(len(args))] = d.word("", "2", "02", "-1", "JOB02", "emq:{q}:pending", "emq:{r}:")
+	}
+	numbers := []string{"3", "0", "1", "03", "9007199254740990", "9007199254740991", "9007199254740992", "-1", "x", ""}
+	if verb == Complete || verb == Fail {
+		token := map[Verb]int{Complete: completeToken, Fail: failToken}[verb] - 1
+		args[token] = d.word(numbers...)
+	}
+	if verb == Fail {
+		args[failMax-1] = d.word("5", "1", "2", "2147483647", "0")
+		args[failDelay-1] = d.word("1000", "0", "4503599627370495", "4503599627370496")
+	}
+	r := &Request{Now: now + int64(d.below(256)), Step: int32(d.below(maxDropped)), Replica: !d.often()}
+	r.Args[0] = c.Name
+	copy(r.Args[1:], args)
+	if r.Replica || args[0] != c.Numkeys() || (!wellNamed(verb, args) && d.often()) {
+		return r // unread
+	}
+
+	r.IdentityType = []Type{String, None, Hash}[d.below(3)]
+	if r.IdentityType == String {
+		r.Identity = d.word(fence.Identity, fence.Identity, "echomq:4.0.0")
+	}
+	for _, k := range c.Plan.Keys {
+		r.Types[k] = d.keyType(k)
+	}
+	if source := c.Plan.Source; source != NoKey {
+		r.HasEntry = r.Types[source] == SortedSet
+		if !r.HasEntry {
+			return r
+		}
+		r.Entry = d.word("JOB01", "GRP01")
+		r.Types[KeyRow] = d.keyType(KeyRow)
+	}
+	if r.Types[KeyRow] == Hash {
+		for _, field := range slices.Concat(c.Plan.Values, c.Plan.Exists) {
+			if d.below(4) == 3 {
+				continue
+			}
+			r.Present |= 1 << field
+			if !slices.Contains(c.Plan.Values, field) {
+				continue
+			}
+			switch field {
+			case FieldState:
+				r.Row[field] = d.word(lease.Active, lease.Pending, lease.Scheduled, lease.Dead)
+			default:
+				r.Row[field] = d.word(numbers...)
+			}
+		}
+	}
+	if r.HasEntry && !d.often() {
+		r.Looked = true
+		for _, k := range []Key{KeyPending, KeyActive, KeySchedule, KeyDead} {
+			if r.Types[k] == Unread {
+				r.Types[k] = d.keyType(k)
+			}
+			if r.Types[k] == SortedSet && (k == c.Plan.Source || d.below(2) == 1) {
+				r.Member |= 1 << k
+			}
+		}
+	}
+	if k := c.Plan.Counter; k != NoKey && r.Types[k] == Hash && d.often() {
+		r.HasCount, r.Count = true, d.word("7", "9223372036854775807", "-1", "x")
+	}
+	return r
+}
+
+func (d *dice) keyType(k Key) Type {
+	right := SortedSet
+	if k == KeyRow || k == KeyCompleted || k == KeyFailed {
+		right = Hash
+	}
+	return []Type{right, right, right, right, None, None, String, Stream}[d.below(8)]
+}
+
+// run decides and holds what must be true of every decision: that it depends on the request alone; that a refusal is a
+// text of its class and no effect; that effects are few and well-formed; and where they take the job.
+func run(t *testing.T, verb Verb, r *Request) *Outcome {
+	t.Helper()
+	before := *r
+	clean, used := new(Outcome), new(Outcome)
+	Decide(verb, r, clean)
+	for i := range used.Effects {
+		used.Effects[i] = Effect{Op: 99, Key: 99, Else: 99, N: 99, Score: 99}
+	}
+	used.NumEffects, used.TextLen, used.Refusal, used.Next, used.Reply = 99, 99, 99, 99, Reply{99, 99}
+	Decide(verb, r, used)
+	if *r != before {
+		t.Fatal("the request was changed")
+	}
+	if clean.meant() != used.meant() {
+		t.Fatalf("what was in the outcome before matters:\n%s\n%s", clean.describe(r), used.describe(r))
+	}
+	if clean.Refusal != NotRefused || clean.TextLen != 0 {
+		checkRefusal(t, clean)
+		return clean
+	}
+	checkNext(t, verb, r, clean)
+	for i := range clean.Effects[:clean.NumEffects] {
+		checkEffect(t, verb, r, clean, i)
+	}
+	checkMove(t, verb, r, clean)
+	return clean
+}
+
+// meant is the outcome without what the host does not look at.
+func (o *Outcome) meant() Outcome {
+	m := *o
+	clear(m.Text[o.TextLen:])
+	clear(m.Effects[o.NumEffects:])
+	for i := range m.Effects {
+		e := &m.Effects[i]
+		clear(e.Fields[e.N:])
+		clear(e.Values[e.N:])
+		if e.Op != OpZAdd {
+			e.Score = 0
+		}
+	}
+	return m
+}
+
+func (o *Outcome) describe(r *Request) string {
+	effects := []string{}
+	for _, e := range o.Effects[:o.NumEffects] {
+		effects = append(effects, e.describe(r))
+	}
+	return fmt.Sprint(effects, o.Reply, o.Refusal, o.Next, string(o.Text[:o.TextLen]))
+}
+
+func checkRefusal(t *testing.T, o *Outcome) {
+	t.Helper()
+	text := string(o.Text[:o.TextLen])
+	switch {
+	case o.Refusal == NotRefused || o.Refusal == RefusedInternal || o.Refusal >= NumRefusals:
+		t.Fatalf("refused as %d: %q", o.Refusal, text)
+	case !strings.HasPrefix(text, Catalogue[o.Refusal].Class+" "):
+		t.Fatalf("%q is not of the class %s", text, Catalogue[o.Refusal].Class)
+	case strings.ContainsFunc(text, func(c rune) bool { return c < 0x20 || c > 0x7e }):
+		t.Fatalf("%q has bytes that do not show", text)
+	case o.Text[o.TextLen] != 0:
+		t.Fatalf("%q is not ended", text)
+	case o.NumEffects != 0 || o.Next != Finish:
+		t.Fatalf("%q has effects", text)
+	}
+}
+
+// checkNext holds how a decision goes on, and what it answers if it does not.
+func checkNext(t *testing.T, verb Verb, r *Request, o *Outcome) {
+	t.Helper()
+	walks := Table[verb].Plan.Source != NoKey && r.HasEntry
+	ok := false
+	switch {
+	case o.Next == Look:
+		ok = walks && !r.Looked && o.NumEffects == 0
+	case o.Next == NextEntry:
+		ok = walks && r.Step+1 < maxDropped && o.NumEffects > 0
+	case verb == Claim && o.Reply.Kind == ReplyJob:
+		ok = walks
+	case verb == Claim:
+		ok = o.Reply.Kind == ReplyEmpty && (o.NumEffects == 0 || r.Step+1 == maxDropped)
+	case verb == Fail:
+		ok = o.Reply.Kind == ReplyConst && (o.Reply.N == int64(ConstScheduled) || o.Reply.N == int64(ConstDead)) && o.NumEffects > 0
+	default:
+		ok = o.Reply.Kind == ReplyInteger && o.Reply.N == int64(min(o.NumEffects, 1))
+	}
+	if !ok {
+		t.Fatalf("next %d, %d effects, reply %v", o.Next, o.NumEffects, o.Reply)
+	}
+}
+
+// checkEffect holds that an effect is one that the interpreter can carry out without fail.
+func checkEffect(t *testing.T, verb Verb, r *Request, o *Outcome, i int) {
+	t.Helper()
+	e := &o.Effects[i]
+	bad := func(why string) {
+		t.Helper()
+		t.Fatalf("effect %d, %s: %s", i, e.describe(r), why)
+	}
+	if e.Op == OpSet {
+		if i != 0 || verb != Enqueue || r.IdentityType != None || o.NumEffects == 1 {
+			bad("the identity is claimed where it may not be")
+		}
+		return
+	}
+	if r.IdentityType != String || r.Identity != fence.Identity {
+		if o.Effects[0].Op != OpSet {
+			bad("the store is not ours")
+		}
+	}
+	set := e.Key >= KeyPending && e.Key <= KeyDead
+	switch e.Op {
+	case OpHSet, OpHDel, OpDel:
+		if e.Key != KeyRow {
+			bad("no row")
+		}
+	case OpHIncrBy:
+		if e.Key != Table[verb].Plan.Counter || e.N != 1 || e.Fields[0] != FieldCount {
+			bad("no counter")
+		}
+	case OpZRem:
+		if !set || e.Else != NoKey && e.Else != KeyPending {
+			bad("no set")
+		}
+	case OpZAdd:
+		timed := e.Key == KeyActive || e.Key == KeySchedule
+		if !set || timed && (e.Score < r.Now || e.Score > r.Now+lease.MaxMillis) || !timed && e.Score != 0 {
+			bad("score")
+		}
+	default:
+		bad("no such effect")
+	}
+	if right := map[bool]Type{true: SortedSet, false: Hash}[set]; r.Types[e.Key] != None && r.Types[e.Key] != right {
+		bad("another type is there")
+	}
+	if e.Op == OpHSet || e.Op == OpHDel {
+		if e.N < 1 || e.N > MaxFields {
+			bad("number of fields")
+		}
+		for j, f := range e.Fields[:e.N] {
+			if f >= FieldGroup || slices.Contains(e.Fields[:j], f) || e.Op == OpHDel && !r.has(f) {
+				bad("field")
+			}
+		}
+	}
+	for _, v := range e.Values[:e.N] {
+		most := map[ValueKind]int64{
+			ValueConst: int64(NumConsts) - 1, ValueArg: int64(len(Table[verb].Args)), ValueInt: math.MaxInt64, ValueEpoch: 0,
+		}
+		if n, ok := most[v.Kind]; !ok || v.N > n {
+			bad("value")
+		}
+	}
+}
+
+// checkMove carries the effects out on what is known of one job, and holds that they take it out of exactly one set and
+// put it into exactly one, the one that its state then names: into pending from nowhere, from active or pending to
+// nowhere if it is completed. A claim's token is the row's attempts and one.
+func checkMove(t *testing.T, verb Verb, r *Request, o *Outcome) {
+	t.Helper()
+	if o.NumEffects == 0 {
+		return
+	}
+	of := map[string]uint8{lease.Pending: 1 << KeyPending, lease.Active: 1 << KeyActive, lease.Scheduled: 1 << KeySchedule, lease.Dead: 1 << KeyDead}
+	state, there := r.Row[FieldState], r.Types[KeyRow] == Hash
+	sets := of[state]
+	if Table[verb].Plan.Source != NoKey {
+		sets = 1 << Table[verb].Plan.Source
+		if r.Looked {
+			sets = r.Member
+		}
+	}
+	foreign := sets &^ (1<<KeyPending | of[state]) // entries of a broken store, which nobody touches
+	was := sets
+	for _, e := range o.Effects[:o.NumEffects] {
+		switch e.Op {
+		case OpHSet:
+			there = true
+			for i, f := range e.Fields[:e.N] {
+				if f == FieldState {
+					state = ConstText[e.Values[i].N]
+				}
+			}
+		case OpDel:
+			there = false
+		case OpZRem:
+			at := uint8(1 << e.Key)
+			if sets&at == 0 && e.Else != NoKey {
+				at = 1 << e.Else
+			}
+			if sets&at == 0 {
+				t.Fatalf("%s: it is not there", e.describe(r))
+			}
+			sets &^= at
+		case OpZAdd:
+			sets |= 1 << e.Key
+		}
+	}
+	bad := func(why string) {
+		t.Helper()
+		t.Fatalf("%s: from %05b to %05b, state %s: %s", o.describe(r), was, sets, state, why)
+	}
+	if verb != Enqueue && bits.OnesCount8(was&^sets) != 1 {
+		bad("it does not leave exactly one set")
+	}
+	moved := verb != Complete && o.Next == Finish && o.Reply.Kind != ReplyEmpty
+	if moved && (of[state] == 0 || sets&^foreign|sets&of[state] != of[state]) {
+		bad("it is not in exactly the set of its state")
+	}
+	if buried := r.HasEntry && !moved && o.NumEffects > 1; buried && (state != lease.Dead || sets&of[lease.Pending] != 0 ||
+		(sets&of[lease.Dead] != 0) != (r.Types[KeyDead] == None || r.Types[KeyDead] == SortedSet)) {
+		bad("it is not among the dead")
+	}
+	if verb == Complete && (there || sets != 0) {
+		bad("something is left")
+	}
+	if o.Reply.Kind == ReplyJob && o.Next == Finish {
+		if old, ok := lease.Decimal(r.Row[FieldAttempts]); !ok || o.Reply.N != old+1 || written(t, o, FieldAttempts) != old+1 {
+			bad("the token is not the attempts and one")
+		}
+	}
+	if verb == Complete || verb == Fail {
+		token := r.Args[map[Verb]int{Complete: completeToken, Fail: failToken}[verb]]
+		if n, ok := lease.Decimal(token); !ok || n < 1 || token != r.Row[FieldAttempts] {
+			bad("it was settled with another's token")
+		}
+	}
+}
