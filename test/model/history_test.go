@@ -120,7 +120,7 @@ func (r *rig) step(w *model.World, s step) (after *model.World, problem string) 
 		}
 	}
 	e.clock.To = r.reader.Now()
-	e.clock.Seen = store.Read(r.t, r.reader)
+	e.seen = store.Read(r.t, r.reader)
 	after = e.order(w, todo, 0)
 	if after == nil {
 		return nil, e.problem
@@ -136,6 +136,7 @@ type answered struct {
 // explanation looks for an order of calls that explains what was seen.
 type explanation struct {
 	clock   model.Clock
+	seen    store.Contents
 	depth   int // of the order that came furthest
 	problem string
 }
@@ -150,7 +151,7 @@ func (e *explanation) order(w *model.World, todo [model.Clients][]answered, dept
 		next := w.Clone()
 		want := next.Do(client, calls[0].args, e.clock)
 		if !model.Matches(want, calls[0].reply) {
-			e.failed(depth, "%d: %s\nwant %q\n got %q", client, wire.Line(calls[0].args), want, calls[0].reply)
+			e.failed(depth, "the reply to %d: %s\nwant %q\n got %q", client, wire.Line(calls[0].args), want, calls[0].reply)
 			continue
 		}
 		rest := todo
@@ -162,11 +163,12 @@ func (e *explanation) order(w *model.World, todo [model.Clients][]answered, dept
 	if left {
 		return nil
 	}
-	if diff := store.Diff(w.Contents, e.clock.Seen); len(diff) > 0 {
-		e.failed(depth, "after the step, and all replies as they should be:\n%s", strings.Join(diff, "\n"))
+	after := w.Clone()
+	if diff := after.See(e.seen); len(diff) > 0 {
+		e.failed(depth, "all replies as they should be, but then\n%s", strings.Join(diff, "\n"))
 		return nil
 	}
-	return w
+	return after
 }
 
 func (e *explanation) failed(depth int, format string, args ...any) {

@@ -21,34 +21,47 @@ type World struct {
 	store.Contents
 	Selected [Clients]int
 	RunID    string
+	fresh    map[deadline]int64 // deadlines that nobody has seen yet, and the latest that each can be
+}
+
+// deadline is the score of an entry. It is known by its key alone, for databases can be swapped.
+type deadline struct {
+	key, id string
+	score   float64
 }
 
 // New is an empty server with that run_id.
-func New(runID string) *World { return &World{Contents: store.New(), RunID: runID} }
+func New(runID string) *World {
+	return &World{Contents: store.New(), RunID: runID, fresh: map[deadline]int64{}}
+}
 
 // Clone returns a copy that shares nothing.
 func (w *World) Clone() *World {
 	c := *w
 	c.Contents = w.Contents.Clone()
+	c.fresh = maps.Clone(w.fresh)
 	return &c
 }
 
-// Clock is what is known of the server's clock during a call: bounds, in ms. Nobody can know the instant itself, so a
-// deadline is taken from the store if it is one that the call can have set there.
-type Clock struct {
-	From, To int64
-	Seen     store.Contents // what the server held later
-}
+// Clock is what is known of the server's clock during a call, in ms.
+type Clock struct{ From, To int64 }
 
-func (c Clock) deadline(key, id string, ms int64) float64 {
-	for _, db := range c.Seen {
-		if set, ok := db[key].(store.ZSet); ok {
-			if at, ok := set[id]; ok && float64(c.From+ms) <= at && at <= float64(c.To+ms) {
-				return at
+// See compares the world with what the server holds and returns the differences. No one can know a deadline before it
+// is seen: one that the calls since the last look can have set is taken as it is.
+func (w *World) See(seen store.Contents) []string {
+	for db, keys := range w.Contents {
+		for key, value := range keys {
+			set, _ := value.(store.ZSet)
+			other, _ := seen[db][key].(store.ZSet)
+			for id, score := range set {
+				if to, ok := w.fresh[deadline{key, id, score}]; ok && score <= other[id] && other[id] <= float64(to) {
+					set[id] = other[id]
+				}
 			}
 		}
 	}
-	return float64(c.From + ms)
+	clear(w.fresh)
+	return store.Diff(w.Contents, seen)
 }
 
 // Do makes a client's call and returns the reply's bytes. A reply without its line's end is how an error must begin:
@@ -56,7 +69,7 @@ func (c Clock) deadline(key, id string, ms int64) float64 {
 func (w *World) Do(client int, args []string, clock Clock) string {
 	db := w.Contents[w.Selected[client]]
 	if v, ok := verbs[args[0]]; ok {
-		return v.run(&call{db: db, runID: w.RunID, clock: clock}, args)
+		return v.run(&call{w: w, db: db, clock: clock}, args)
 	}
 	switch args[0] {
 	case "SELECT":
@@ -112,8 +125,8 @@ var ranges = map[string][2]int64{"lease_ms": {1, 1<<52 - 1}, "delay_ms": {0, 1<<
 
 // call is one verb under way.
 type call struct {
+	w     *World
 	db    store.Keyspace
-	runID string
 	clock Clock
 	arg   map[string]string // by the words of the form
 	q     wire.Queue
@@ -222,8 +235,8 @@ func (c *call) claim() string {
 		}
 		row["attempts"] = strconv.FormatInt(attempts+1, 10)
 		row["state"] = "active"
-		row["lease_epoch"] = c.runID
-		add(c.db, c.q.Active(), id, c.clock.deadline(c.q.Active(), id, c.number("lease_ms")))
+		row["lease_epoch"] = c.w.RunID
+		c.due(c.q.Active(), id, c.number("lease_ms"))
 		payload, ok := row["payload"]
 		if !ok {
 			return wire.Array(wire.Bulk(id), wire.Nil, wire.Integer(attempts+1))
@@ -281,9 +294,16 @@ func (c *call) fail() string {
 		c.count(c.q.Failed())
 	} else {
 		row["state"] = "scheduled"
-		add(c.db, c.q.Schedule(), id, c.clock.deadline(c.q.Schedule(), id, c.number("delay_ms")))
+		c.due(c.q.Schedule(), id, c.number("delay_ms"))
 	}
 	return wire.Bulk(row["state"])
+}
+
+// due puts a job into a set at a deadline that is that far away.
+func (c *call) due(key, id string, ms int64) {
+	d := deadline{key, id, float64(c.clock.From + ms)}
+	add(c.db, key, id, d.score)
+	c.w.fresh[d] = c.clock.To + ms
 }
 
 // holder refuses whoever does not hold the row's job; "" is the holder.

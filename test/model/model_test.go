@@ -127,7 +127,7 @@ func TestRace(t *testing.T) {
 	seen := w.Clone()
 	seen.Do(0, q.Claim(1), model.Clock{})
 	explain := func(todo [model.Clients][]answered) *model.World {
-		e := explanation{clock: model.Clock{Seen: seen.Contents}}
+		e := explanation{seen: seen.Contents}
 		return e.order(w, todo, 0)
 	}
 	require.NotNil(t, explain(won))
