@@ -9,6 +9,9 @@
 #include <math.h>
 #include <string.h>
 
+/* Valkey 8.1 and later then do not look up the name of each propagated command; 8.0 does not know the option. */
+enum { OPTION_SKIP_COMMAND_VALIDATION = 1 << 4 };
+
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
 static vm_string *state, *attempts, *payload, *lease_epoch, *failures, *last_error, *count;
@@ -240,7 +243,7 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx) {
     };
     if (vm_resolve(ctx) || vm_IsModuleNameBusy("floor")) return VM_ERR;
     vm_SetModuleAttribs(ctx, "floor", 1, VM_APIVER);
-    vm_SetModuleOptions(ctx, VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED);
+    vm_SetModuleOptions(ctx, VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | OPTION_SKIP_COMMAND_VALIDATION);
     if (!read_run_id(ctx)) return VM_ERR;
     for (size_t i = 0; i < ARRAY_LEN(constants); i++)
         *constants[i].string = vm_CreateString(NULL, constants[i].text, strlen(constants[i].text));
