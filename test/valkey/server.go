@@ -37,6 +37,8 @@ type Options struct {
 	ModuleArgs []string // the module's own load arguments
 	Args       []string // further settings, as on the command line: "--name", "value"; they win over the defaults
 	Dir        string   // the data folder to use, kept by Close; "" = a fresh temporary one, removed by Close
+	Port       int      // the port to listen on; 0 = a free one
+	Sentinel   []string // lines of a configuration: a Sentinel is started with it, and nothing above but Server and Dir counts
 }
 
 // Server is a running server process.
@@ -95,8 +97,10 @@ func Start(o Options) (*Server, error) {
 
 func (s *Server) start(o Options) error {
 	var err error
-	if s.port, err = freePort(); err != nil {
-		return err
+	if s.port = o.Port; s.port == 0 {
+		if s.port, err = freePort(); err != nil {
+			return err
+		}
 	}
 
 	logPath := filepath.Join(s.Dir, logName)
@@ -111,24 +115,12 @@ func (s *Server) start(o Options) error {
 	}
 	_ = os.Remove(s.Socket)
 
-	args := []string{
-		"--port", strconv.Itoa(s.port),
-		"--bind", "127.0.0.1",
-		"--unixsocket", s.Socket,
-		"--dir", s.Dir,
-		"--logfile", logPath,
-		"--save", "",
-		"--appendonly", "no",
-		"--repl-diskless-sync-delay", "0",
-		"--enable-debug-command", "yes",
-		"--enable-module-command", "yes",
+	args := s.arguments(o, logPath)
+	if o.Sentinel != nil {
+		if args, err = s.sentinelArguments(o, logPath); err != nil {
+			return err
+		}
 	}
-	args = append(args, o.Args...)
-	if o.Module != "" {
-		args = append(args, "--loadmodule", o.Module)
-		args = append(args, o.ModuleArgs...)
-	}
-
 	s.cmd = exec.Command(o.Server, args...)
 	s.cmd.Dir = s.Dir
 	s.cmd.Stdout, s.cmd.Stderr = out, out
@@ -159,6 +151,36 @@ func (s *Server) start(o Options) error {
 	}
 }
 
+func (s *Server) arguments(o Options, logPath string) []string {
+	args := []string{
+		"--port", strconv.Itoa(s.port),
+		"--bind", "127.0.0.1",
+		"--unixsocket", s.Socket,
+		"--dir", s.Dir,
+		"--logfile", logPath,
+		"--save", "",
+		"--appendonly", "no",
+		"--repl-diskless-sync-delay", "0",
+		"--enable-debug-command", "yes",
+		"--enable-module-command", "yes",
+	}
+	args = append(args, o.Args...)
+	if o.Module != "" {
+		args = append(args, "--loadmodule", o.Module)
+		args = append(args, o.ModuleArgs...)
+	}
+	return args
+}
+
+// sentinelArguments writes the configuration file that a Sentinel must have, and rewrites as it learns.
+func (s *Server) sentinelArguments(o Options, logPath string) ([]string, error) {
+	path := filepath.Join(s.Dir, "sentinel.conf")
+	lines := append([]string{
+		"port " + strconv.Itoa(s.port), "bind 127.0.0.1", "unixsocket " + s.Socket, "dir " + s.Dir, "logfile " + logPath,
+	}, o.Sentinel...)
+	return []string{path, "--sentinel"}, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644)
+}
+
 // answers reports whether the server is up and has loaded its data. It asks on the unix socket, which nobody else
 // can have bound.
 func (s *Server) answers() bool {
@@ -175,7 +197,8 @@ func (s *Server) answers() bool {
 	return err == nil && !strings.HasPrefix(line, "-LOADING")
 }
 
-// Addr is the host:port on which the server listens.
+// Port is the port on which the server listens, Addr the host:port.
+func (s *Server) Port() int    { return s.port }
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
 // Pid is the process id.
