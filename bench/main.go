@@ -40,6 +40,9 @@ func main() {
 	if err == nil {
 		err = p.run(ctx)
 	}
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -111,11 +114,7 @@ func (p *plan) run(ctx context.Context) error {
 		return err
 	}
 	r := newReport(p)
-	err := p.measure(ctx, r)
-	if ctx.Err() != nil {
-		err = errors.New("interrupted")
-	}
-	err = errors.Join(err, r.write(p.out), r.plots(p.out))
+	err := errors.Join(p.measure(ctx, r), r.write(p.out), r.plots(p.out))
 	r.print(os.Stdout)
 	return err
 }
