@@ -174,8 +174,9 @@ func reference(t *testing.T, v commands.Verb) string {
 		}
 		fmt.Fprintf(&b, "| %s | %s |\n", name, must)
 	}
-	fmt.Fprintf(&b, "\nFlags: %s. ACL categories: %s. Complexity: %s\n",
-		strings.ReplaceAll(c.Flags, " ", ", "), "@"+strings.ReplaceAll(c.Categories, " ", ", @"), c.Complexity)
+	flags := strings.ReplaceAll(strings.TrimSuffix(c.Flags, " getkeys-api"), " ", ", ")
+	categories := "@" + strings.ReplaceAll(c.Categories, " ", ", @")
+	fmt.Fprintf(&b, "\nFlags: %s. ACL categories: %s.\nComplexity: %s\n", flags, categories, c.Complexity)
 	return b.String()
 }
 
