@@ -18,7 +18,13 @@ typedef struct vm_info vm_info;
 enum { VM_OK = 0, VM_ERR = 1, VM_APIVER = 1 };
 
 /* Modes of OpenKey. */
-enum { VM_READ = 1 << 0, VM_WRITE = 1 << 1, VM_OPEN_NONOTIFY = 1 << 17, VM_OPEN_NOSTATS = 1 << 18 };
+enum {
+    VM_READ = 1 << 0,
+    VM_WRITE = 1 << 1,
+    VM_OPEN_NONOTIFY = 1 << 17,
+    VM_OPEN_NOSTATS = 1 << 18,
+    VM_OPEN_NOEXPIRE = 1 << 19,
+};
 
 /* Answers of KeyType. */
 enum { VM_TYPE_EMPTY, VM_TYPE_STRING, VM_TYPE_LIST, VM_TYPE_HASH, VM_TYPE_SET, VM_TYPE_ZSET };
@@ -36,7 +42,8 @@ enum { VM_NOTIFY_GENERIC = 1 << 2, VM_NOTIFY_HASH = 1 << 6, VM_NOTIFY_ZSET = 1 <
 /* Flags of a context. */
 enum { VM_CTX_REPLICA = 1 << 3, VM_CTX_CLUSTER = 1 << 5 };
 
-enum { VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED = 1 << 1 };
+/* Module options. The second is known since 8.1; older servers overlook it. */
+enum { VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED = 1 << 1, VM_OPTION_SKIP_COMMAND_VALIDATION = 1 << 4 };
 
 /* Answers of CallReplyType. */
 enum { VM_REPLY_STRING = 0, VM_REPLY_ERROR = 1, VM_REPLY_ARRAY = 3, VM_REPLY_NULL = 4 };

@@ -49,20 +49,45 @@ static vm_string *derive(emq_frame *f, int key, const emq_bytes *id) {
     return name;
 }
 
-vm_key *emq_open(emq_frame *f, int key) {
-    if (f->opened & (1u << key)) return f->key[key];
+/* Other modules' callbacks run when a key expires under OpenKey, and they may do anything to the keys of the frame. So
+ * only the first key is opened that way, with no other open; one that has expired counts as absent for the rest. */
+vm_key *emq_open(emq_frame *f, emq_step *s, int key) {
+    vm_key **at = key == EMQ_ROW && s->entry ? &s->row : &f->key[key];
+    if (*at) return *at;
+    int mode = VM_READ | VM_WRITE;
+    if (f->first_open == EMQ_NO_KEY)
+        f->first_open = (uint8_t)key;
+    else
+        mode |= VM_OPEN_NOEXPIRE;
+    return *at = vm_OpenKey(f->ctx, emq_name(f, s, key), mode);
+}
+
+vm_string *emq_name(emq_frame *f, emq_step *s, int key) {
+    if (key == EMQ_ROW && s->entry) return s->row_name;
     if (!f->name[key]) {
         f->name[key] = derive(f, key, NULL);
         f->owned |= 1u << key;
     }
-    f->opened |= 1u << key;
-    return f->key[key] = vm_OpenKey(f->ctx, f->name[key], VM_READ | VM_WRITE);
+    return f->name[key];
+}
+
+void emq_close_keys(emq_frame *f, int but) {
+    for (emq_step *s = &f->first; s; s = s->next) {
+        if (s->row) vm_CloseKey(s->row);
+        s->row = NULL;
+    }
+    for (int key = 0; key < EMQ_NUM_KEYS; key++) {
+        if (!f->key[key] || key == but) continue;
+        vm_CloseKey(f->key[key]);
+        f->key[key] = NULL;
+    }
+    if (but == EMQ_NO_KEY) f->first_open = EMQ_NO_KEY;
 }
 
 static uint8_t type_of(vm_key *key) { return (uint8_t)(vm_KeyType(key) + 1); }
 
 static void read_identity(emq_frame *f) {
-    f->identity = vm_OpenKey(f->ctx, emq_identity_key, VM_READ | VM_OPEN_NOSTATS | VM_OPEN_NONOTIFY);
+    f->identity = vm_OpenKey(f->ctx, emq_identity_key, VM_READ | VM_OPEN_NOSTATS | VM_OPEN_NONOTIFY | VM_OPEN_NOEXPIRE);
     f->req.identity_type = type_of(f->identity);
     if (f->req.identity_type == EMQ_STRING) {
         size_t n;
@@ -75,7 +100,8 @@ static vm_string *field_or_end(int field) { return field == EMQ_NO_FIELD ? NULL 
 
 static void read_row(emq_frame *f, emq_step *s) {
     emq_request *r = &f->req;
-    r->types[EMQ_ROW] = type_of(s->row);
+    vm_key *row = emq_open(f, s, EMQ_ROW);
+    r->types[EMQ_ROW] = type_of(row);
     r->present = 0;
     if (r->types[EMQ_ROW] != VM_TYPE_HASH + 1) return;
     /* One call for the values and one for what only has to be there. The lists end in a NULL field. */
@@ -83,8 +109,8 @@ static void read_row(emq_frame *f, emq_step *s) {
     int there[EMQ_MAX_READ] = {0};
 #define VALUE(i) field_or_end(v[i]), &s->value[i]
 #define EXISTS(i) field_or_end(e[i]), &there[i]
-    vm_HashGet(s->row, VM_HASH_NONE, VALUE(0), VALUE(1), VALUE(2), VALUE(3), NULL);
-    vm_HashGet(s->row, VM_HASH_EXISTS, EXISTS(0), EXISTS(1), EXISTS(2), EXISTS(3), NULL);
+    vm_HashGet(row, VM_HASH_NONE, VALUE(0), VALUE(1), VALUE(2), VALUE(3), NULL);
+    vm_HashGet(row, VM_HASH_EXISTS, EXISTS(0), EXISTS(1), EXISTS(2), EXISTS(3), NULL);
 #undef VALUE
 #undef EXISTS
     for (int i = 0; i < EMQ_MAX_READ; i++) {
@@ -122,7 +148,6 @@ static void read_entry(emq_frame *f, emq_step *s) {
     r->has_entry = 1;
     r->entry = bytes_of(s->entry);
     s->row_name = derive(f, EMQ_ROW, &r->entry);
-    s->row = vm_OpenKey(f->ctx, s->row_name, VM_READ | VM_WRITE);
     read_row(f, s);
 }
 
@@ -133,7 +158,7 @@ static void look(emq_frame *f, emq_step *s) {
     r->member = 0;
     for (size_t i = 0; i < sizeof(sets); i++) {
         double score;
-        vm_key *set = emq_open(f, sets[i]);
+        vm_key *set = emq_open(f, s, sets[i]);
         r->types[sets[i]] = type_of(set);
         if (r->types[sets[i]] == VM_TYPE_ZSET + 1 && vm_ZsetScore(set, s->entry, &score) == VM_OK)
             r->member |= (uint8_t)(1u << sets[i]);
@@ -147,17 +172,14 @@ static void read_plan(emq_frame *f) {
     emq_request *r = &f->req;
     emq_bytes numkeys = r->args[1];
     if (numkeys.n != 1 || numkeys.p[0] != '0' + f->verb->numkeys || r->replica || !find_base(f)) return;
-    read_identity(f);
     for (int key = 0; key < EMQ_NUM_KEYS; key++)
-        if (f->verb->keys & (1u << key)) r->types[key] = type_of(emq_open(f, key));
+        if (f->verb->keys & (1u << key)) r->types[key] = type_of(emq_open(f, &f->first, key));
+    read_identity(f);
     if (f->verb->counter != EMQ_NO_KEY) read_count(f);
-    if (f->verb->source != EMQ_NO_KEY) {
+    if (f->verb->source != EMQ_NO_KEY)
         read_entry(f, &f->first);
-    } else {
-        f->first.row_name = f->name[EMQ_ROW];
-        f->first.row = f->key[EMQ_ROW];
+    else
         read_row(f, &f->first);
-    }
 }
 
 /* Has every step decided. 0 if Go panicked: then no step may be carried out. */
@@ -182,24 +204,13 @@ static int decide(emq_frame *f, int verb) {
     }
 }
 
-static void close_keys(emq_frame *f) {
-    for (emq_step *s = &f->first; s; s = s->next) {
-        if (s->entry && s->row) vm_CloseKey(s->row);
-        s->row = NULL;
-    }
-    for (int key = 0; key < EMQ_NUM_KEYS; key++) {
-        if (f->key[key]) vm_CloseKey(f->key[key]);
-        f->key[key] = NULL;
-    }
-}
-
 static void free_frame(emq_frame *f) {
     for (emq_step *s = &f->first, *next; s; s = next) {
         next = s->next;
         for (int i = 0; i < EMQ_MAX_READ; i++)
             if (s->value[i]) vm_FreeString(NULL, s->value[i]);
         if (s->entry) vm_FreeString(NULL, s->entry);
-        if (s->entry && s->row_name) vm_FreeString(NULL, s->row_name);
+        if (s->row_name) vm_FreeString(NULL, s->row_name);
         if (s != &f->first) vm_Free(s);
     }
     for (int key = 0; key < EMQ_NUM_KEYS; key++)
@@ -215,6 +226,7 @@ static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int ve
     f->argv = argv;
     f->verb = v;
     f->last = &f->first;
+    f->first_open = EMQ_NO_KEY;
     for (int i = 0; i < argc; i++) {
         f->req.args[i] = bytes_of(argv[i]);
         if (v->key_at[i] != EMQ_NO_KEY) f->name[v->key_at[i]] = argv[i];
@@ -244,7 +256,7 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
     if (decided && emq_claims_identity(&f)) {
         /* The claim is a command of its own, which may run code of other modules: no key stays open across it, and what
          * was read before it is read again after it. */
-        close_keys(&f);
+        emq_close_keys(&f, EMQ_NO_KEY);
         free_frame(&f);
         refused = !emq_claim_identity(ctx);
         decided = prepare(&f, ctx, argv, argc, verb);
@@ -256,11 +268,11 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
         vm_ReplyWithError(ctx, "EMQFENCE {emq}:version is absent and could not be claimed with this user's rights");
     } else {
         emq_apply(&f);
-        close_keys(&f);
+        emq_close_keys(&f, EMQ_NO_KEY);
         emq_announce(&f);
         emq_reply(&f);
     }
-    close_keys(&f);
+    emq_close_keys(&f, EMQ_NO_KEY);
     free_frame(&f);
     return VM_OK;
 }

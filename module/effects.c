@@ -16,9 +16,15 @@ static void propagate(emq_frame *f, const char *name, vm_string *const *word, in
 
 static vm_string *id_of(emq_frame *f, emq_step *s) { return s->entry ? s->entry : f->id; }
 
-static vm_string *name_of(emq_frame *f, emq_step *s, int key) { return key == EMQ_ROW ? s->row_name : f->name[key]; }
-
-static vm_key *open_of(emq_frame *f, emq_step *s, int key) { return key == EMQ_ROW ? s->row : emq_open(f, key); }
+/* Making a key runs other modules' callbacks, for it and for an expired one in its place. So no other key stays open
+ * across it; later effects open theirs anew. */
+static vm_key *open_or_make(emq_frame *f, emq_step *s, int key) {
+    vm_key *there = emq_open(f, s, key);
+    if (vm_KeyType(there) != VM_TYPE_EMPTY) return there;
+    int fresh = f->first_open == key;
+    emq_close_keys(f, fresh ? key : EMQ_NO_KEY);
+    return emq_open(f, s, key);
+}
 
 /* The string of a value; *made is set to it if it is to be freed. */
 static vm_string *value_of(emq_frame *f, const emq_value *v, vm_string **made) {
@@ -47,13 +53,13 @@ int emq_claim_identity(vm_ctx *ctx) {
 }
 
 static void hset(emq_frame *f, emq_step *s, emq_effect *e) {
-    vm_string *made[EMQ_MAX_FIELDS] = {0}, *word[MAX_WORDS + 1] = {name_of(f, s, e->key)};
+    vm_string *made[EMQ_MAX_FIELDS] = {0}, *word[MAX_WORDS + 1] = {emq_name(f, s, e->key)};
     for (int i = 0; i < e->n; i++) {
         word[1 + 2 * i] = emq_field[e->fields[i]];
         word[2 + 2 * i] = value_of(f, &e->values[i], &made[i]);
     }
     /* Words past the last are NULL, and the first NULL field ends the list. */
-    vm_HashSet(open_of(f, s, e->key), VM_HASH_NONE, word[1], word[2], word[3], word[4], word[5], word[6], word[7],
+    vm_HashSet(open_or_make(f, s, e->key), VM_HASH_NONE, word[1], word[2], word[3], word[4], word[5], word[6], word[7],
                word[8], NULL);
     propagate(f, "HSET", word, 1 + 2 * e->n);
     for (int i = 0; i < e->n; i++)
@@ -62,8 +68,8 @@ static void hset(emq_frame *f, emq_step *s, emq_effect *e) {
 }
 
 static void hdel(emq_frame *f, emq_step *s, emq_effect *e) {
-    vm_string *word[MAX_WORDS] = {name_of(f, s, e->key)};
-    vm_key *key = open_of(f, s, e->key);
+    vm_string *word[MAX_WORDS] = {emq_name(f, s, e->key)};
+    vm_key *key = emq_open(f, s, e->key);
     for (int i = 0; i < e->n; i++) {
         word[1 + i] = emq_field[e->fields[i]];
         vm_HashSet(key, VM_HASH_NONE, word[1 + i], VM_HASH_DELETE, NULL);
@@ -76,10 +82,10 @@ static void hdel(emq_frame *f, emq_step *s, emq_effect *e) {
 static void zadd(emq_frame *f, emq_step *s, emq_effect *e) {
     int flags = 0;
     vm_string *id = id_of(f, s);
-    vm_key *key = open_of(f, s, e->key);
+    vm_key *key = open_or_make(f, s, e->key);
     if (vm_ZsetAdd(key, (double)e->score, id, &flags) != VM_OK || !(flags & (VM_ZADD_ADDED | VM_ZADD_UPDATED))) return;
     vm_string *made = e->score ? vm_CreateStringFromLongLong(NULL, e->score) : NULL;
-    vm_string *word[MAX_WORDS] = {name_of(f, s, e->key), made ? made : emq_const[EMQ_CONST_ZERO], id};
+    vm_string *word[MAX_WORDS] = {emq_name(f, s, e->key), made ? made : emq_const[EMQ_CONST_ZERO], id};
     propagate(f, "ZADD", word, 3);
     if (made) vm_FreeString(NULL, made);
     e->done = e->key;
@@ -88,9 +94,9 @@ static void zadd(emq_frame *f, emq_step *s, emq_effect *e) {
 static int zrem_from(emq_frame *f, emq_step *s, emq_effect *e, int at) {
     int removed = 0;
     vm_string *id = id_of(f, s);
-    vm_key *key = open_of(f, s, at);
+    vm_key *key = emq_open(f, s, at);
     if (vm_ZsetRem(key, id, &removed) != VM_OK || !removed) return 0;
-    vm_string *word[MAX_WORDS] = {name_of(f, s, at), id};
+    vm_string *word[MAX_WORDS] = {emq_name(f, s, at), id};
     propagate(f, "ZREM", word, 2);
     e->done = (uint8_t)at;
     e->emptied = vm_KeyType(key) == VM_TYPE_EMPTY;
@@ -102,17 +108,26 @@ static void zrem(emq_frame *f, emq_step *s, emq_effect *e) {
 }
 
 static void del(emq_frame *f, emq_step *s, emq_effect *e) {
-    vm_string *word[MAX_WORDS] = {name_of(f, s, e->key)};
-    vm_DeleteKey(open_of(f, s, e->key));
+    vm_string *word[MAX_WORDS] = {emq_name(f, s, e->key)};
+    vm_DeleteKey(emq_open(f, s, e->key));
     propagate(f, "DEL", word, 1);
     e->done = e->key;
 }
 
+/* The key API writes a field without the time to live that it may have where fields can expire; HINCRBY keeps it. There
+ * the command itself counts, after all else, for it runs other modules' callbacks. */
+static void count_by_command(emq_frame *f, emq_step *s, emq_effect *e) {
+    vm_reply *reply = vm_Call(f->ctx, "HINCRBY", "!sss", emq_name(f, s, e->key), emq_field[e->fields[0]],
+                              emq_const[EMQ_CONST_ONE]);
+    if (reply) vm_FreeCallReply(reply);
+}
+
 static void hincrby(emq_frame *f, emq_step *s, emq_effect *e) {
+    if (emq_fields_expire) return;
     vm_string *sum = vm_CreateStringFromLongLong(NULL, e->values[0].n), *field = emq_field[e->fields[0]];
-    vm_HashSet(open_of(f, s, e->key), VM_HASH_NONE, field, sum, NULL);
+    vm_HashSet(open_or_make(f, s, e->key), VM_HASH_NONE, field, sum, NULL);
     vm_FreeString(NULL, sum);
-    vm_string *word[MAX_WORDS] = {name_of(f, s, e->key), field, emq_const[EMQ_CONST_ONE]};
+    vm_string *word[MAX_WORDS] = {emq_name(f, s, e->key), field, emq_const[EMQ_CONST_ONE]};
     propagate(f, "HINCRBY", word, 3);
     e->done = e->key;
 }
@@ -145,8 +160,9 @@ void emq_announce(emq_frame *f) {
     };
     for (emq_step *s = &f->first; s; s = s->next) {
         for (emq_effect *e = s->out.effects, *end = e + s->out.num_effects; e < end; e++) {
+            if (e->op == EMQ_OP_HINCRBY && emq_fields_expire) count_by_command(f, s, e);
             if (e->done == EMQ_NO_KEY) continue;
-            vm_string *name = name_of(f, s, e->done);
+            vm_string *name = emq_name(f, s, e->done);
             vm_SignalModifiedKey(f->ctx, name);
             vm_NotifyKeyspaceEvent(f->ctx, events[e->op].class, events[e->op].event, name);
             if (e->emptied) vm_NotifyKeyspaceEvent(f->ctx, VM_NOTIFY_GENERIC, "del", name);

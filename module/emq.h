@@ -98,8 +98,8 @@ typedef struct {
 typedef struct emq_step {
     struct emq_step *next;
     vm_string *entry;                /* owned; NULL where the caller names the job */
-    vm_string *row_name;             /* owned if entry is */
-    vm_key *row;
+    vm_string *row_name;             /* of the entry; owned */
+    vm_key *row;                     /* of the entry */
     vm_string *value[EMQ_MAX_READ]; /* of the verb's values; owned */
     emq_outcome out;
 } emq_step;
@@ -112,8 +112,8 @@ typedef struct {
     size_t base_len;
     vm_string *name[EMQ_NUM_KEYS];
     vm_key *key[EMQ_NUM_KEYS];
-    uint32_t owned;  /* keys whose name we made */
-    uint32_t opened; /* keys that were opened, there or not */
+    uint32_t owned;     /* keys whose name we made */
+    uint8_t first_open; /* the key that was opened when no other was, or EMQ_NO_KEY */
     vm_string *id;   /* the id argument, if there is one */
     vm_string *count;
     vm_key *identity;
@@ -131,6 +131,7 @@ extern size_t emq_suffix_len[EMQ_NUM_KEYS];
 extern vm_string *emq_identity_key, *emq_identity, *emq_run_id;
 extern int emq_is_replica;
 extern int emq_is_child;
+extern int emq_fields_expire; /* the server knows fields with a time to live: Valkey 9.0 */
 
 /* Panics caught since the load, and the text of the last one: value and stack. */
 enum { EMQ_MAX_PANIC = 16 << 10 };
@@ -149,8 +150,14 @@ extern emq_verb emq_verbs[EMQ_MAX_VERBS];
 extern const vm_command_fn emq_trampolines[];
 extern const int emq_num_trampolines;
 
-/* Opens a key of the frame's queue for reading and writing, once. */
-vm_key *emq_open(emq_frame *f, int key);
+/* The name of a key of the frame's queue; the row is the step's. */
+vm_string *emq_name(emq_frame *f, emq_step *s, int key);
+
+/* The handle of a key, opened for reading and writing if it is not open yet. */
+vm_key *emq_open(emq_frame *f, emq_step *s, int key);
+
+/* Closes the frame's keys, all but one. */
+void emq_close_keys(emq_frame *f, int but);
 
 /* ---- effects.c ---- */
 
@@ -163,8 +170,8 @@ int emq_claim_identity(vm_ctx *ctx);
 /* Applies the effects of every step and hands them to the replicas and the AOF. */
 void emq_apply(emq_frame *f);
 
-/* Tells watchers, client-side caches and subscribers of each key that was changed. Other modules may run here, so no
- * key of the frame is open any more. */
+/* Tells watchers, client-side caches and subscribers of each key that was changed. Other modules' callbacks run here, so
+ * no key of the frame is open any more. */
 void emq_announce(emq_frame *f);
 
 void emq_reply(emq_frame *f);

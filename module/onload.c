@@ -13,7 +13,7 @@
 
 #include "_cgo_export.h"
 
-enum { MIN_SERVER = 0x080000 };
+enum { MIN_SERVER = 0x080000, FIELDS_EXPIRE_SINCE = 0x090000 };
 
 vm_string *emq_field[EMQ_NUM_FIELDS];
 vm_string *emq_const[EMQ_NUM_CONSTS];
@@ -22,6 +22,7 @@ size_t emq_suffix_len[EMQ_NUM_KEYS];
 vm_string *emq_identity_key, *emq_identity, *emq_run_id;
 int emq_is_replica;
 int emq_is_child;
+int emq_fields_expire;
 uint64_t emq_panics;
 char emq_panic_text[EMQ_MAX_PANIC];
 
@@ -162,6 +163,7 @@ int ValkeyModule_OnLoad(vm_ctx *ctx, vm_string **argv, int argc) {
                server >> 8 & 0xff, server & 0xff);
         return VM_ERR;
     }
+    emq_fields_expire = server >= FIELDS_EXPIRE_SINCE;
     if (!read_arguments(ctx, argv, argc, &keep_memcheck)) return VM_ERR;
     int flags = vm_GetContextFlags(ctx);
     if (flags & VM_CTX_CLUSTER)
@@ -178,7 +180,8 @@ int ValkeyModule_OnLoad(vm_ctx *ctx, vm_string **argv, int argc) {
      * works. */
     if (!emqStart()) return refuse(ctx, "the Go runtime did not start");
     if (!read_run_id(ctx)) return refuse(ctx, "the server does not tell its run_id");
-    vm_SetModuleOptions(ctx, VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED);
+    /* Each effect signals its key itself, and what is propagated are a few plain commands, right by construction. */
+    vm_SetModuleOptions(ctx, VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | VM_OPTION_SKIP_COMMAND_VALIDATION);
     const char *failed = emqRegister(ctx);
     if (failed) return refuse(ctx, failed);
 #ifdef EMQ_DEBUG

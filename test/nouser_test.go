@@ -123,15 +123,22 @@ func playPrimary(l net.Listener, stream string) {
 	}
 }
 
-// Another module's timer.
-func TestVerbsFromAnotherModulesTimer(t *testing.T) {
-	other := filepath.Join(t.TempDir(), "usermod.so")
-	out, err := exec.Command("gcc", "-std=c11", "-Wall", "-Wextra", "-O1", "-shared", "-fPIC", "-o", other, "testdata/usermod/usermod.c").CombinedOutput()
+// loadTestModule builds one of the modules under testdata and loads it beside ours.
+func (s *server) loadTestModule(t *testing.T, name string) {
+	t.Helper()
+	other := filepath.Join(t.TempDir(), name+".so")
+	out, err := exec.Command("gcc", "-std=c11", "-Wall", "-Wextra", "-O1", "-shared", "-fPIC", "-o", other,
+		filepath.Join("testdata", name, name+".c")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Empty(t, string(out))
 	require.NoError(t, os.Chmod(other, 0o755))
-	s := witnessed(t)
 	require.Equal(t, "+OK\r\n", s.dial(t).Do("MODULE", "LOAD", other))
+}
+
+// Another module's timer.
+func TestVerbsFromAnotherModulesTimer(t *testing.T) {
+	s := witnessed(t)
+	s.loadTestModule(t, "usermod")
 
 	later := func(st *fixture, args []string) string {
 		st.Must("DEL usermod:reply")

@@ -1,0 +1,87 @@
+package test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Another module may write from inside a keyspace event, the worst moment there is: in the middle of a command of ours.
+// The server warns against it and plain commands live through it, so the verbs must: the server stays up, no key is
+// used that the other module changed, and no job is lost or handed out twice.
+func TestAnotherModuleWritesInTheMiddle(t *testing.T) {
+	s := start(t, withModule())
+	s.loadTestModule(t, "meddler")
+	claim := good.Claim(60000)
+	const lost = ": state pending, in []"
+
+	for name, c := range map[string]struct {
+		event, key string
+		meddle, do []string
+		want       string // the reply
+		pending    []string
+		active     []string
+		damage     []string
+	}{
+		"a claim within a claim": {"hset", good.Row("JOB1"), claim, claim, claimed("JOB1", "x", 1),
+			[]string{"JOB3"}, []string{"JOB1", "JOB2"}, nil},
+		"pending goes while a claim is announced": {"zrem", good.Pending(), []string{"DEL", good.Pending()}, claim,
+			claimed("JOB1", "x", 1), []string{}, []string{"JOB1"},
+			[]string{good.Row("JOB2") + lost, good.Row("JOB3") + lost}},
+		"a claim as a row is made": {"new", good.Row("JOB4"), claim, good.Enqueue("JOB4", "x"), integer(1),
+			[]string{"JOB2", "JOB3", "JOB4"}, []string{"JOB1"}, nil},
+		"pending goes as a row is made": {"new", good.Row("JOB4"), []string{"DEL", good.Pending()}, good.Enqueue("JOB4", "x"), integer(1),
+			[]string{"JOB4"}, []string{}, []string{good.Row("JOB1") + lost, good.Row("JOB2") + lost,
+				good.Row("JOB3") + lost}},
+		"the identity goes as it is claimed": {"set", "{emq}:version", []string{"DEL", "{emq}:version"}, good.Enqueue("JOB4", "x"),
+			"-EMQFENCE {emq}:version is absent and could not be claimed with this user's rights\r\n",
+			[]string{"JOB1", "JOB2", "JOB3"}, []string{}, []string{"emq:{q}:: rows without an identity"}},
+		"a job comes as the identity is claimed": {"set", "{emq}:version", good.Enqueue("JOB0", "x"), good.Enqueue("JOB4", "x"),
+			integer(1), []string{"JOB0", "JOB1", "JOB2", "JOB3", "JOB4"}, []string{}, nil},
+		"the same job comes as the identity is claimed": {"set", "{emq}:version", good.Enqueue("JOB4", "y"), good.Enqueue("JOB4", "x"),
+			integer(0), []string{"JOB1", "JOB2", "JOB3", "JOB4"}, []string{}, nil},
+		"a claim as active is made": {"new", good.Active(), claim, claim, claimed("JOB1", "x", 1),
+			[]string{"JOB3"}, []string{"JOB1", "JOB2"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := s.fresh(t)
+			st.damaged(c.damage...)
+			for _, id := range []string{"JOB1", "JOB2", "JOB3"} {
+				require.Equal(t, integer(1), st.Do(good.Enqueue(id, "x")...))
+			}
+			if c.event == "set" {
+				st.Must("DEL {emq}:version")
+			}
+			require.Equal(t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", c.event, c.key}, c.meddle...)...))
+			require.Equal(t, c.want, st.Do(c.do...))
+			require.Equal(t, c.pending, st.members(good.Pending()))
+			require.Equal(t, c.active, st.members(good.Active()))
+		})
+	}
+
+	// A key that expires under a verb is the server's own doing, and runs callbacks too.
+	for name, meddle := range map[string][]string{
+		"a claim":                  claim,
+		"the next entry goes":      {"ZREM", good.Pending(), "JOB1"},
+		"pending goes":             {"DEL", good.Pending()},
+		"pending becomes a string": {"SET", good.Pending(), "x"},
+		"the identity goes":        {"DEL", "{emq}:version"},
+	} {
+		t.Run("as a row expires: "+name, func(t *testing.T) {
+			st := s.fresh(t)
+			st.Must("DEBUG SET-ACTIVE-EXPIRE 0")
+			for _, id := range []string{"JOB1", "JOB2", "JOB3"} {
+				require.Equal(t, integer(1), st.Do(good.Enqueue(id, "x")...))
+			}
+			st.Must("PEXPIRE " + good.Row("JOB1") + " 1")
+			time.Sleep(3 * time.Millisecond)
+			require.Equal(t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", "expired", good.Row("JOB1")}, meddle...)...))
+			require.Equal(t, claimed("JOB2", "x", 1), st.Do(claim...), "an expired row is no row")
+			require.Equal(t, "$-1\r\n", st.Do("GET", good.Row("JOB1")), "the row is met, and its event sent")
+			st.Do(good.Complete("JOB1", "1")...)
+			st.Do(good.Complete("JOB2", "1")...)
+			st.Must("DEBUG SET-ACTIVE-EXPIRE 1", "FLUSHALL") // what is left is the other module's doing
+		})
+	}
+}

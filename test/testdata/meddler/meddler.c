@@ -1,0 +1,73 @@
+/* A module that writes from inside a keyspace event, which the server discourages but does not prevent.
+ *
+ *   MEDDLER.ON event key command [arg ...]   runs the command the next time that this event is sent for this key
+ *
+ * It declares the few functions that it uses itself: their names and types are the server's module ABI. */
+#include <stddef.h>
+#include <string.h>
+
+typedef struct Ctx Ctx;
+typedef struct String String;
+typedef struct Reply Reply;
+
+enum { OK = 0, ERR = 1, MAX_WORDS = 16, ALL_EVENTS = 0x7ff & ~3, EVENT_NEW = 1 << 14 };
+
+static int (*SetModuleAttribs)(Ctx *, const char *, int, int);
+static int (*CreateCommand)(Ctx *, const char *, int (*)(Ctx *, String **, int), const char *, int, int, int);
+static int (*SubscribeToKeyspaceEvents)(Ctx *, int, int (*)(Ctx *, int, const char *, String *));
+static Reply *(*Call)(Ctx *, const char *, const char *, ...);
+static void (*FreeCallReply)(Reply *);
+static void (*RetainString)(Ctx *, String *);
+static void (*FreeString)(Ctx *, String *);
+static int (*StringCompare)(String *, String *);
+static const char *(*StringPtrLen)(const String *, size_t *);
+static int (*ReplyWithSimpleString)(Ctx *, const char *);
+static int (*WrongArity)(Ctx *);
+
+static String *words[MAX_WORDS];
+static int num_words;
+
+static int meddle(Ctx *ctx, int class, const char *event, String *key) {
+    (void)class;
+    if (!num_words || strcmp(StringPtrLen(words[1], NULL), event) || StringCompare(words[2], key)) return OK;
+    int n = num_words;
+    num_words = 0; /* once, and not from within itself */
+    Reply *reply = Call(ctx, StringPtrLen(words[3], NULL), "!v", words + 4, (size_t)(n - 4));
+    if (reply) FreeCallReply(reply);
+    for (int i = 0; i < n; i++) FreeString(NULL, words[i]);
+    return OK;
+}
+
+static int on(Ctx *ctx, String **argv, int argc) {
+    if (argc < 5 || argc > MAX_WORDS) return WrongArity(ctx);
+    for (int i = 0; i < argc; i++) RetainString(NULL, words[i] = argv[i]);
+    num_words = argc;
+    return ReplyWithSimpleString(ctx, "OK");
+}
+
+int ValkeyModule_OnLoad(Ctx *ctx, String **argv, int argc) {
+    (void)argv;
+    (void)argc;
+    int (*get)(const char *, void *) = *(int (**)(const char *, void *))ctx; /* the context begins with it */
+    const struct {
+        const char *name;
+        void *at;
+    } used[] = {
+        {"ValkeyModule_SetModuleAttribs", &SetModuleAttribs},
+        {"ValkeyModule_CreateCommand", &CreateCommand},
+        {"ValkeyModule_SubscribeToKeyspaceEvents", &SubscribeToKeyspaceEvents},
+        {"ValkeyModule_Call", &Call},
+        {"ValkeyModule_FreeCallReply", &FreeCallReply},
+        {"ValkeyModule_RetainString", &RetainString},
+        {"ValkeyModule_FreeString", &FreeString},
+        {"ValkeyModule_StringCompare", &StringCompare},
+        {"ValkeyModule_StringPtrLen", &StringPtrLen},
+        {"ValkeyModule_ReplyWithSimpleString", &ReplyWithSimpleString},
+        {"ValkeyModule_WrongArity", &WrongArity},
+    };
+    for (size_t i = 0; i < sizeof used / sizeof *used; i++)
+        if (get(used[i].name, used[i].at) != OK) return ERR;
+    SetModuleAttribs(ctx, "meddler", 1, 1);
+    if (SubscribeToKeyspaceEvents(ctx, ALL_EVENTS | EVENT_NEW, meddle) != OK) return ERR;
+    return CreateCommand(ctx, "meddler.on", on, "write", 0, 0, 0);
+}
