@@ -1,0 +1,118 @@
+package faults
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"emq/test/store"
+	"emq/test/valkey"
+	"emq/test/wire"
+)
+
+const (
+	group  = "emq" // what the Sentinels call the pair
+	quorum = 2
+)
+
+// sentinels starts three that watch a primary.
+func sentinels(t *testing.T, primary *place) (addresses []string, all []*place) {
+	t.Helper()
+	for range 3 {
+		s := open(t, valkey.Options{Sentinel: []string{
+			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", group, primary.Port(), quorum),
+			"sentinel down-after-milliseconds " + group + " 1000",
+			"sentinel failover-timeout " + group + " 10000",
+		}})
+		all, addresses = append(all, s), append(addresses, s.Addr())
+	}
+	for _, s := range all {
+		c := s.conn()
+		waitFor(t, "the Sentinels to know each other", func() bool { return monitored(c)["num-other-sentinels"] == "2" })
+	}
+	agree(t, all, primary)
+	return addresses, all
+}
+
+// monitored is what a Sentinel knows of the primary.
+func monitored(c *wire.Conn) map[string]string {
+	m := map[string]string{}
+	list, _ := wire.Value(c.Do("SENTINEL", "MASTER", group)).([]any)
+	for i := 0; i+1 < len(list); i += 2 {
+		m[list[i].(string)] = list[i+1].(string)
+	}
+	return m
+}
+
+// agree waits until all Sentinels hold a server for the primary, in service and with the other one as its replica.
+func agree(t *testing.T, watchers []*place, primary *place) {
+	t.Helper()
+	for _, s := range watchers {
+		c := s.conn()
+		waitFor(t, "the Sentinels to agree", func() bool {
+			m := monitored(c)
+			return m["port"] == strconv.Itoa(primary.Port()) && m["num-slaves"] == "1" && m["flags"] == "master"
+		})
+	}
+}
+
+// The primary is killed under load. The Sentinels make the replica the primary, the clients find it by themselves and
+// work on, and what was confirmed by WAIT 1 holds: no job lost, none done twice, no token granted twice. A claim of the
+// old primary is completed on the new one with its token. The old one comes back as a replica, for the next round.
+func TestSentinel(t *testing.T) {
+	rounds := store.Rounds(t, 1, 5)
+	settings := []string{"--repl-backlog-size", "64mb"}
+	primary := open(t, module(settings...))
+	replica := open(t, module(append(following(primary.Addr()), settings...)...))
+	replica.linked()
+	addresses, watchers := sentinels(t, primary)
+	client := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: group, SentinelAddrs: addresses, Protocol: 2, DisableIdentity: true,
+		MaxRetries: -1, DialerRetries: 1, PoolSize: 1000, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	c := newCrowd(t, client)
+	c.confirm = true
+	dice := rand.New(rand.NewPCG(c.seed, 0))
+	for round := range rounds {
+		c.start(20, 20)
+		c.more(t, 500+dice.IntN(2000))
+		// A claim that outlives its primary.
+		held, q := fmt.Sprintf("JOBheld%d", round), wire.Queue("held")
+		old := primary.conn()
+		require.Equal(t, wire.Integer(1), old.Do(q.Enqueue(held, "x")...))
+		require.Equal(t, wire.Claimed(held, "x", 1), old.Do(q.Claim(maxClaim)...))
+		granted := old.Info("run_id")
+		require.Equal(t, wire.Integer(1), old.Do("WAIT", "1", "0"))
+
+		primary.kill()
+		agree(t, watchers, replica)
+		r := replica.conn() // not sooner: whoever was connected before is put out
+		completed := r.Do("HGET", c.q.Completed(), "count")
+		waitFor(t, "the workers to find it", func() bool { return r.Do("HGET", c.q.Completed(), "count") != completed })
+		c.stop()
+		c.check(replica.keyspace(), c.q, c.copy())
+		c.verdict(t)
+
+		require.Equal(t, wire.Bulk(granted), r.Do("HGET", q.Row(held), "lease_epoch"))
+		require.Equal(t, wire.Stale("complete"), r.Do(q.Complete(held, "2")...))
+		require.Equal(t, wire.Integer(1), r.Do(q.Complete(held, "1")...))
+
+		// The old one comes back as it was started, as a primary or as whoever's replica; the Sentinels know better.
+		primary, replica = replica, primary
+		replica.o.Args = settings
+		replica.start()
+		waitFor(t, "the old primary's link", func() bool { return strings.Contains(r.Do("INFO", "replication"), "state=online") })
+		agree(t, watchers, primary)
+	}
+	require.NotZero(t, c.doubt, "no client was interrupted")
+	c.drain(t)
+	c.check(primary.keyspace(), c.q, c.copy())
+	inStep(t, primary.conn(), replica.conn())
+	report(t, "Sentinel failover, WAIT 1", rounds, c)
+}
