@@ -50,7 +50,38 @@ func TestReplicaWithoutTheModuleFollows(t *testing.T) {
 	require.Equal(t, st.digest(), r.digest())
 	require.Equal(t, st.Info("master_repl_offset"), r.Info("master_repl_offset"))
 	require.NotContains(t, r.Do("INFO", "errorstats"), "errorstat_", "a command failed on the replica")
-	require.Equal(t, empty, r.Do("MODULE", "LIST"))
+	require.NotContains(t, r.Do("MODULE", "LIST"), "\r\nemq\r\n")
+}
+
+// Where a field can have a time to live, a counter keeps its own as HINCRBY would, on every server that follows.
+func TestCountersKeepTheirTimeToLive(t *testing.T) {
+	s := start(t, withModule())
+	st := s.fresh(t)
+	if strings.Contains(st.Do("HPTTL", "none", "FIELDS", "1", "f"), "unknown command") {
+		t.Skip("this server's fields have no time to live; Valkey 9.0 is the first whose have")
+	}
+	r := follow(t, s).attachPlain(t)
+	settle := map[string]func(id string) []string{
+		"completed": func(id string) []string { return good.Complete(id, "1") },
+		"failed":    func(id string) []string { return good.Fail(id, "1", 0, 1, "why") },
+	}
+	for counter, settle := range settle {
+		key := "emq:{q}:metrics:" + counter
+		one := func() {
+			id := newID()
+			require.Equal(t, integer(1), st.Do(good.Enqueue(id, "x")...))
+			st.take(good, id)
+			st.Do(settle(id)...)
+		}
+		one()
+		require.Equal(t, "*1\r\n:1\r\n", st.Do("HPEXPIRE", key, "60000", "FIELDS", "1", "count"))
+		one()
+		st.reply(bulk("2"), "HGET "+key+" count")
+		require.NotEqual(t, "*1\r\n:-1\r\n", st.Do("HPTTL", key, "FIELDS", "1", "count"), "the time to live is kept")
+		st.inStep("1")
+		require.Equal(t, st.digest(), r.digest())
+		require.Equal(t, st.Do("HPEXPIRETIME", key, "FIELDS", "1", "count"), r.Do("HPEXPIRETIME", key, "FIELDS", "1", "count"))
+	}
 }
 
 // A replica that has the module follows too, and does not decide anything itself.
