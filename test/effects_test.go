@@ -39,36 +39,35 @@ func atomically(lines ...string) []string {
 }
 
 var (
-	q1      = queue("q")
-	claim30 = q1.Claim(30000)
-	fail3   = q1.Fail("JOB1", "1", 1000, 3, "it broke")
-	done1   = q1.Complete("JOB1", "1")
+	claim30 = good.Claim(30000)
+	fail3   = good.Fail("JOB1", "1", 1000, 3, "it broke")
+	done1   = good.Complete("JOB1", "1")
 )
 
 var transitions = []transition{
 	{
-		name: "enqueue", args: q1.Enqueue("JOB1", "x"), want: integer(1),
+		name: "enqueue", args: good.Enqueue("JOB1", "x"), want: integer(1),
 		stream: atomically(rowPending, addPending),
 	},
 	{
-		name: "enqueue claims the identity", given: []string{noIdentity}, args: q1.Enqueue("JOB1", "x"), want: integer(1),
+		name: "enqueue claims the identity", given: []string{noIdentity}, args: good.Enqueue("JOB1", "x"), want: integer(1),
 		stream: atomically("SET {emq}:version echomq:6.0.0 NX", rowPending, addPending),
 	},
 	{
-		name: "enqueue again", given: []string{rowPending, addPending}, args: q1.Enqueue("JOB1", "y"), want: integer(0),
+		name: "enqueue again", given: []string{rowPending, addPending}, args: good.Enqueue("JOB1", "y"), want: integer(0),
 	},
 	{
 		name: "enqueue again without an identity", given: []string{noIdentity, rowPending, addPending},
-		args: q1.Enqueue("JOB1", "y"), want: integer(0),
+		args: good.Enqueue("JOB1", "y"), want: integer(0),
 		broken: []string{"emq:{q}:: rows without an identity"},
 	},
 	{
 		name: "enqueue of a row that is in no set", given: []string{"HSET emq:{q}:job:JOB1 state odd"},
-		args: q1.Enqueue("JOB1", "y"), want: integer(0),
+		args: good.Enqueue("JOB1", "y"), want: integer(0),
 		broken: []string{`emq:{q}:job:JOB1: state "odd"`, `emq:{q}:job:JOB1: attempts ""`},
 	},
 	{
-		name: "enqueue of an id that is pending without a row", given: []string{addPending}, args: q1.Enqueue("JOB1", "x"), want: integer(1),
+		name: "enqueue of an id that is pending without a row", given: []string{addPending}, args: good.Enqueue("JOB1", "x"), want: integer(1),
 		stream: []string{rowPending},
 	},
 	{
