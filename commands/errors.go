@@ -43,7 +43,7 @@ var Catalogue = [NumRefusals]struct {
 	RefusedGone:     {"EMQSTALE", "the job has no row: it was completed or removed", "drop the work; it is settled"},
 	RefusedScript:   {"EMQSCRIPT", "the row belongs to a lane (group) or a flow (parent)", "settle it with the lane or flow scripts"},
 	RefusedToken:    {"EMQSTALE", "the token is not that of the job's holder: the lease was lost to a later claim, or given back", "drop the work; the job is another's"},
-	RefusedInternal: {"ERR", "a fault in the module; nothing was written", "report it with the stack from the server's log"},
+	RefusedInternal: {"ERR", "a fault in the module; no job was changed", "report it with the stack from the server's log"},
 }
 
 // maxShown is how many of a foreign value's bytes a text shows, at most (WIRE6 §2).

@@ -263,7 +263,7 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
         refused |= decided && emq_claims_identity(&f);
     }
     if (!decided) {
-        vm_ReplyWithError(ctx, "ERR internal error in the EMQ module: nothing was written, see the server's log");
+        vm_ReplyWithError(ctx, "ERR internal error in the EMQ module: no job was changed, see the server's log");
     } else if (refused) {
         vm_ReplyWithError(ctx, "EMQFENCE {emq}:version is absent and could not be claimed with this user's rights");
     } else {

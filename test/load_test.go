@@ -100,10 +100,19 @@ func TestLoadLine(t *testing.T) {
 	line := logged(t, s.Log(), `<emq>.*`+regexp.QuoteMeta(version))
 	assert.Regexp(t, `go1\.\d+`, line)
 	assert.Contains(t, line, "echomq:6.0.0")
-	list := value(st.Do("MODULE", "LIST")).([]any)
-	require.Len(t, list, 1)
-	require.Equal(t, "emq", fields(list[0])["name"])
+	require.Equal(t, 1, st.loaded())
 	require.NotContains(t, s.Log(), "maxmemory-policy", "there is nothing to warn of")
+}
+
+// loaded counts the modules named emq; newer servers list modules of their own besides.
+func (st *fixture) loaded() int {
+	n := 0
+	for _, module := range value(st.Do("MODULE", "LIST")).([]any) {
+		if fields(module)["name"] == "emq" {
+			n++
+		}
+	}
+	return n
 }
 
 // The second load is refused and the first goes on; so is a copy of the file at another place.
@@ -115,7 +124,7 @@ func TestSecondLoad(t *testing.T) {
 	for _, path := range []string{os.Getenv("EMQ_MODULE"), second} {
 		st.refusal("ERR ", "MODULE", "LOAD", path)
 		st.life("q", "JOB1", "x")
-		require.Len(t, value(st.Do("MODULE", "LIST")), 1)
+		require.Equal(t, 1, st.loaded())
 	}
 }
 
@@ -128,7 +137,7 @@ func TestUnknownArgument(t *testing.T) {
 	st := s.bare(t)
 	st.refusal("ERR ", "MODULE", "LOAD", os.Getenv("EMQ_MODULE"), "no-such-argument")
 	logged(t, s.Log(), "<emq>.*no-such-argument")
-	require.Equal(t, empty, st.Do("MODULE", "LIST"))
+	require.Zero(t, st.loaded())
 	st.reply("+OK\r\n", "MODULE LOAD "+os.Getenv("EMQ_MODULE"))
 	st.life("q", "JOB1", "x")
 }
@@ -161,7 +170,7 @@ func TestUnknownSetting(t *testing.T) {
 	s := start(t, withoutModule())
 	st := s.bare(t)
 	st.refusal("ERR ", "MODULE", "LOADEX", os.Getenv("EMQ_MODULE"), "CONFIG", "emq.nosuch", "1")
-	require.Equal(t, empty, st.Do("MODULE", "LIST"))
+	require.Zero(t, st.loaded())
 	for range 100 { // turns of the event loop
 		st.reply("+PONG\r\n", "PING")
 	}
