@@ -574,6 +574,10 @@ func TestCatalogue(t *testing.T) {
 		assert.NotEmpty(t, e.When)
 		assert.NotEmpty(t, e.Then)
 	}
+	for _, text := range HostTexts {
+		class, _, _ := strings.Cut(text, " ")
+		assert.True(t, classes[class], text)
+	}
 }
 
 // TestNoAllocation holds the rule that a decision leaves nothing for the collector.

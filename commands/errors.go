@@ -46,6 +46,26 @@ var Catalogue = [NumRefusals]struct {
 	RefusedInternal: {"ERR", "a fault in the module; no job was changed", "report it with the stack from the server's log"},
 }
 
+// HostText numbers the refusals that only the host can find, outside a decision.
+type HostText uint8
+
+const (
+	// HostPanicked: a decision panicked (RefusedInternal).
+	HostPanicked HostText = iota
+	// HostUnclaimed: the claim of an unclaimed store did not succeed (RefusedFence).
+	HostUnclaimed
+	// HostForked: a forked child of the server ran the verb, where Go can't (RefusedInternal).
+	HostForked
+	NumHostTexts
+)
+
+// HostTexts holds the whole texts of those refusals.
+var HostTexts = [NumHostTexts]string{
+	HostPanicked:  "ERR internal error in the EMQ module: no job was changed, see the server's log",
+	HostUnclaimed: "EMQFENCE " + fence.Key + " is absent and could not be claimed with this user's rights",
+	HostForked:    "ERR internal error in the EMQ module: its verbs do not run in a forked child",
+}
+
 // maxShown is how many of a foreign value's bytes a text shows, at most (WIRE6 §2).
 const maxShown = 64
 

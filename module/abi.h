@@ -151,6 +151,7 @@ typedef struct {
     /* strings */                                                                                                      \
     X(vm_string *, CreateString, (vm_ctx *, const char *, size_t))                                                     \
     X(vm_string *, CreateStringFromLongLong, (vm_ctx *, long long))                                                    \
+    X(void, RetainString, (vm_ctx *, vm_string *))                                                                     \
     X(void, FreeString, (vm_ctx *, vm_string *))                                                                       \
     X(const char *, StringPtrLen, (const vm_string *, size_t *len))                                                    \
     /* keys */                                                                                                         \

@@ -36,17 +36,43 @@ static int find_base(emq_frame *f) {
     return 0;
 }
 
-/* Makes base + suffix, and an id after it if there is one. */
-static vm_string *derive(emq_frame *f, int key, const emq_bytes *id) {
+/* Makes the name of a key of a queue; what follows the suffix is a row's id, or nothing. */
+static vm_string *make_name(const char *base, size_t base_len, int key, emq_bytes id) {
     char small[256], *buf = small;
-    size_t n = f->base_len + emq_suffix_len[key] + (id ? (size_t)id->n : 0);
+    size_t n = base_len + emq_suffix_len[key] + (size_t)id.n;
     if (n > sizeof(small)) buf = vm_Alloc(n);
-    memcpy(buf, f->base, f->base_len);
-    memcpy(buf + f->base_len, emq_suffix[key], emq_suffix_len[key]);
-    if (id) memcpy(buf + f->base_len + emq_suffix_len[key], id->p, (size_t)id->n);
+    memcpy(buf, base, base_len);
+    memcpy(buf + base_len, emq_suffix[key], emq_suffix_len[key]);
+    memcpy(buf + base_len + emq_suffix_len[key], id.p, (size_t)id.n);
     vm_string *name = vm_CreateString(NULL, buf, n);
     if (buf != small) vm_Free(buf);
     return name;
+}
+
+/* The name of an undeclared key of the frame's queue, for the caller to free. COMPLETE and FAIL need two of them each
+ * time, so those of the queues last at work are kept, one queue a slot. */
+static vm_string *derived_name(emq_frame *f, int key) {
+    enum { SLOTS = 64, MAX_BASE = 120 };
+    static struct {
+        size_t base_len;
+        char base[MAX_BASE];
+        vm_string *name[EMQ_NUM_KEYS];
+    } kept[SLOTS];
+    const emq_bytes no_id = {"", 0};
+    if (f->base_len > MAX_BASE) return make_name(f->base, f->base_len, key, no_id);
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (size_t i = 0; i < f->base_len; i++) hash = (hash ^ (uint8_t)f->base[i]) * 16777619u;
+    __typeof__(*kept) *slot = &kept[(hash ^ hash >> 16) % SLOTS];
+    if (slot->base_len != f->base_len || memcmp(slot->base, f->base, f->base_len)) {
+        for (int i = 0; i < EMQ_NUM_KEYS; i++) {
+            if (slot->name[i]) vm_FreeString(NULL, slot->name[i]);
+            slot->name[i] = NULL;
+        }
+        memcpy(slot->base, f->base, slot->base_len = f->base_len);
+    }
+    if (!slot->name[key]) slot->name[key] = make_name(f->base, f->base_len, key, no_id);
+    vm_RetainString(NULL, slot->name[key]);
+    return slot->name[key];
 }
 
 /* Other modules' callbacks run when a key expires under OpenKey, and they may do anything to the keys of the frame. So
@@ -65,7 +91,7 @@ vm_key *emq_open(emq_frame *f, emq_step *s, int key) {
 vm_string *emq_name(emq_frame *f, emq_step *s, int key) {
     if (key == EMQ_ROW && s->entry) return s->row_name;
     if (!f->name[key]) {
-        f->name[key] = derive(f, key, NULL);
+        f->name[key] = derived_name(f, key);
         f->owned |= 1u << key;
     }
     return f->name[key];
@@ -147,7 +173,7 @@ static void read_entry(emq_frame *f, emq_step *s) {
     if (!s->entry) return;
     r->has_entry = 1;
     r->entry = bytes_of(s->entry);
-    s->row_name = derive(f, EMQ_ROW, &r->entry);
+    s->row_name = make_name(f->base, f->base_len, EMQ_ROW, r->entry);
     read_row(f, s);
 }
 
@@ -249,7 +275,7 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
     }
     if (argc != v->arity) return vm_WrongArity(ctx);
     /* A forked child shares nothing with the Go runtime's threads: entering Go there hangs for ever. */
-    if (emq_is_child) return vm_ReplyWithError(ctx, "ERR EMQ verbs do not run in a forked child");
+    if (emq_is_child) return vm_ReplyWithError(ctx, emq_text[EMQ_TEXT_FORKED]);
 
     emq_frame f;
     int decided = prepare(&f, ctx, argv, argc, verb), refused = 0;
@@ -263,9 +289,9 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
         refused |= decided && emq_claims_identity(&f);
     }
     if (!decided) {
-        vm_ReplyWithError(ctx, "ERR internal error in the EMQ module: no job was changed, see the server's log");
+        vm_ReplyWithError(ctx, emq_text[EMQ_TEXT_PANICKED]);
     } else if (refused) {
-        vm_ReplyWithError(ctx, "EMQFENCE {emq}:version is absent and could not be claimed with this user's rights");
+        vm_ReplyWithError(ctx, emq_text[EMQ_TEXT_UNCLAIMED]);
     } else {
         emq_apply(&f);
         emq_close_keys(&f, EMQ_NO_KEY);

@@ -24,6 +24,7 @@ enum { EMQ_VALUE_CONST, EMQ_VALUE_ARG, EMQ_VALUE_INT, EMQ_VALUE_EPOCH };
 enum { EMQ_REPLY_INTEGER, EMQ_REPLY_CONST, EMQ_REPLY_JOB, EMQ_REPLY_EMPTY };
 enum { EMQ_FINISH, EMQ_NEXT_ENTRY, EMQ_LOOK };
 enum { EMQ_UNREAD, EMQ_NONE, EMQ_STRING };
+enum { EMQ_TEXT_PANICKED, EMQ_TEXT_UNCLAIMED, EMQ_TEXT_FORKED, EMQ_NUM_TEXTS };
 
 /* A Go string that views bytes of the server's. */
 typedef struct {
@@ -126,6 +127,7 @@ typedef struct {
 
 extern vm_string *emq_field[EMQ_NUM_FIELDS];
 extern vm_string *emq_const[EMQ_NUM_CONSTS];
+extern const char *emq_text[EMQ_NUM_TEXTS];
 extern const char *emq_suffix[EMQ_NUM_KEYS];
 extern size_t emq_suffix_len[EMQ_NUM_KEYS];
 extern vm_string *emq_identity_key, *emq_identity, *emq_run_id;

@@ -17,6 +17,7 @@ enum { MIN_SERVER = 0x080000, FIELDS_EXPIRE_SINCE = 0x090000 };
 
 vm_string *emq_field[EMQ_NUM_FIELDS];
 vm_string *emq_const[EMQ_NUM_CONSTS];
+const char *emq_text[EMQ_NUM_TEXTS];
 const char *emq_suffix[EMQ_NUM_KEYS];
 size_t emq_suffix_len[EMQ_NUM_KEYS];
 vm_string *emq_identity_key, *emq_identity, *emq_run_id;

@@ -41,6 +41,9 @@ func emqRegister(ctx *C.vm_ctx) (failed *C.char) {
 	for i, text := range commands.ConstText {
 		C.emq_const[i] = constString(text)
 	}
+	for i, text := range commands.HostTexts {
+		C.emq_text[i] = C.CString(text)
+	}
 	for k := commands.Key(0); k < commands.NumKeys; k++ {
 		C.emq_suffix[k] = C.CString(k.Suffix())
 		C.emq_suffix_len[k] = C.size_t(len(k.Suffix()))
