@@ -17,9 +17,10 @@ gobuild = CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false \
 
 # Opens a command that needs a server: it learns from the environment what to start.
 with_server = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" \
-              EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so"
+              EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
+              EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
-.PHONY: help build run demo test test-unit test-server golden bench bench-quick bench-peers lint clean FORCE
+.PHONY: help build run demo test test-unit test-server proof golden bench bench-quick bench-peers lint clean FORCE
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +45,17 @@ build/emq.so: build/emq.so.debug
 	strip -s -o $@.tmp $<
 	@chmod 755 $@.tmp && mv $@.tmp $@
 
+# A host of our own and the module for it, both under ASan and UBSan, which a packaged server can't be run under.
+sanitize := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+build/stub: $(wildcard test/stub/host/*) module/abi.h Makefile
+	gcc -std=gnu11 -Wall -Wextra -Werror $(sanitize) $(filter %.c,$^) -o $@ -ldl -lm
+
+build/emq-asan.so: $(sources)
+	CGO_ENABLED=1 CGO_CFLAGS='$(filter-out -fsanitize=address%,$(sanitize)) -fsanitize=undefined' CGO_LDFLAGS=-fsanitize=undefined \
+	go build -asan -buildmode=c-shared -trimpath -buildvcs=false -o $@.tmp ./module
+	@rm -f $@.h
+	@chmod 755 $@.tmp && mv $@.tmp $@
+
 run: build/emq.so ## a server with the module on 127.0.0.1, in the foreground; PORT=6399
 	@exec build/run.sh "$(PORT)"
 
@@ -57,8 +69,16 @@ test-unit: ## vet, and the tests of the pure packages, also under the race detec
 	CGO_ENABLED=0 go test -count=1 $(pure)
 	CGO_ENABLED=1 go test -count=1 -race $(pure)
 
-test-server: build ## the suites against a real server; ARGS='-run Claim -v' for a part
+test-server: build build/stub build/emq-asan.so ## the suites against a real server; ARGS='-run Claim -v' for a part
 	@$(with_server) go test -count=1 -timeout 40m ./test/... $(ARGS)
+
+# A row of the table is fault|rounds|jobs|lost|doubled, written by test/faults.
+proof: test-unit build build/stub build/emq-asan.so ## all suites in their long forms, and what each fault cost; EMQ_SEED=n for the same dice
+	@export EMQ_PROOF=1 EMQ_SEED="$${EMQ_SEED:-$$(date +%s)}" EMQ_TABLE="$(CURDIR)/build/proof.table"; \
+	echo "EMQ_SEED=$$EMQ_SEED"; rm -f "$$EMQ_TABLE"; \
+	$(with_server) go test -count=1 -p 1 -timeout 40m ./test/... $(ARGS); status=$$?; \
+	{ echo 'fault|rounds|jobs|lost|doubled'; cat "$$EMQ_TABLE"; } | \
+	awk -F '|' '{ printf "%-38s %7s %9s %5s %8s\n", $$1, $$2, $$3, $$4, $$5 }'; exit $$status
 
 golden: build ## write the golden file anew from what the server answers
 	@$(with_server) go test -count=1 ./test/ -run Golden -update
@@ -80,4 +100,4 @@ lint: build ## formatting, vet, staticcheck, the rules of each package, C warnin
 	@build/lint.sh
 
 clean: ## remove what was built and the data of `make run`; the fetched server stays
-	rm -rf build/*.so build/*.so.debug build/*.h build/*.tmp build/emq.id build/run
+	rm -rf build/*.so build/*.so.debug build/*.h build/*.tmp build/emq.id build/stub build/proof.table build/run

@@ -1,0 +1,764 @@
+/* A host for the module that is no Valkey: the module API of module/abi.h over a store in memory, in a process that can
+ * be watched by AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer, which a packaged server can not. It is
+ * started with a server's arguments and speaks its protocol on a unix socket, so that suites drive it as a server.
+ *
+ * It is stricter than a server. It ends at once when the module
+ *   - answers a command not exactly once, or refuses it after it has written;
+ *   - keeps a key, memory or a reply of the API beyond the command, or strings without end;
+ *   - writes through a key that it opened for reading, or goes on through a set that changed;
+ *   - has a key open where other modules may run;
+ *   - changes a key without signalling it, or signals one that it did not change;
+ *   - propagates anything else than it did: what it propagates is carried out on a second store, which must be equal. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "stub.h"
+
+/* The types that the module sees from the outside. */
+struct vm_string {
+    bytes b;
+    int owners;
+};
+struct vm_key {
+    bytes name;
+    int mode;
+    size_t at;      /* of the range */
+    unsigned seen;  /* the store's changes when the range began */
+    int ranging;
+};
+struct vm_command {
+    char *name;
+    vm_command_fn run;
+    int arity;
+};
+struct vm_reply {
+    int type;
+    bytes b;
+    struct vm_reply *element[2];
+};
+struct vm_info {
+    char *run_id;
+};
+struct vm_ctx {
+    int (*get_api)(const char *, void *); /* the first member, by the ABI */
+    int db;
+    int asks_for_keys;
+    text reply;
+    long replies; /* that are still to come; arrays add theirs */
+    int refused, wrote;
+    const char *verb;
+};
+
+enum { MAX_CLIENTS = 64, MAX_COMMANDS = 64, MAX_CHANGED = 1024, MAX_WORDS = 1024 };
+
+/* The module may keep the names of some queues; more strings than this it only keeps if it forgets to free them. */
+enum { MAX_KEPT = 512 };
+
+static store data, replica;
+static vm_command commands[MAX_COMMANDS];
+static int num_commands, is_replica, module_options;
+static vm_event_fn on_event_loop, on_role;
+static unsigned changes;
+static struct {
+    bytes name;
+    int signalled;
+} changed[MAX_CHANGED];
+static int num_changed;
+static enum { RIGHTS, NO_RIGHTS, NO_USER } rights;
+static volatile sig_atomic_t stopped;
+static int64_t now_us;
+
+/* What the module has of ours. */
+static struct {
+    long strings, keys, blocks, replies, infos;
+} held;
+static long strings_loaded;
+
+_Noreturn void fault(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    fputs("=== BUG REPORT of the stub host: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    abort();
+}
+
+#define API(result, name, args) static result api_##name args;
+VM_FUNCTIONS(API)
+#undef API
+
+static int get_api(const char *name, void *to) {
+    static const struct {
+        const char *name;
+        void *f;
+    } table[] = {
+#define API(result, name, args) {"ValkeyModule_" #name, (void *)api_##name},
+        VM_FUNCTIONS(API)
+#undef API
+    };
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        if (strcmp(table[i].name, name)) continue;
+        memcpy(to, &table[i].f, sizeof(void *));
+        return VM_OK;
+    }
+    return VM_ERR;
+}
+
+/* ---- Memory, strings, log ---- */
+
+static void *api_Alloc(size_t n) { held.blocks++; return malloc(n); }
+
+static void api_Free(void *p) {
+    if (p) held.blocks--;
+    free(p);
+}
+
+static void api_Log(vm_ctx *ctx, const char *level, const char *format, ...) {
+    va_list args;
+    (void)ctx;
+    va_start(args, format);
+    fprintf(stderr, "<emq> %s ", level);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+static vm_string *api_CreateString(vm_ctx *ctx, const char *p, size_t n) {
+    if (ctx) fault("a string that a context would free");
+    vm_string *s = malloc(sizeof(*s));
+    *s = (vm_string){copy_of(p, n), 1};
+    held.strings++;
+    return s;
+}
+
+static void api_RetainString(vm_ctx *ctx, vm_string *s) {
+    if (ctx) fault("a string that a context would free");
+    s->owners++;
+    held.strings++;
+}
+
+static vm_string *api_CreateStringFromLongLong(vm_ctx *ctx, long long n) {
+    char digits[32];
+    return api_CreateString(ctx, digits, (size_t)snprintf(digits, sizeof(digits), "%lld", n));
+}
+
+static void api_FreeString(vm_ctx *ctx, vm_string *s) {
+    (void)ctx;
+    held.strings--;
+    if (--s->owners) return;
+    free(s->b.p);
+    free(s);
+}
+
+static const char *api_StringPtrLen(const vm_string *s, size_t *n) {
+    *n = s->b.n;
+    return s->b.p;
+}
+
+/* ---- Load ---- */
+
+static int api_IsModuleNameBusy(const char *name) { return strcmp(name, "emq") != 0; }
+static void api_SetModuleAttribs(vm_ctx *ctx, const char *name, int version, int apiver) {
+    (void)ctx;
+    if (strcmp(name, "emq") || version < 1 || apiver != VM_APIVER) fault("attributes %s %d %d", name, version, apiver);
+}
+static void api_SetModuleOptions(vm_ctx *ctx, int options) { (void)ctx; module_options = options; }
+static int api_GetServerVersion(void) { return 0x080001; }
+static int api_GetContextFlags(vm_ctx *ctx) { (void)ctx; return is_replica ? VM_CTX_REPLICA : 0; }
+
+static vm_info *api_GetServerInfo(vm_ctx *ctx, const char *section) {
+    (void)ctx;
+    if (strcmp(section, "server")) fault("section %s", section);
+    vm_info *info = malloc(sizeof(*info));
+    info->run_id = strdup("0123456789abcdef0123456789abcdef01234567");
+    held.infos++;
+    return info;
+}
+
+static const char *api_ServerInfoGetFieldC(vm_info *info, const char *field) {
+    return strcmp(field, "run_id") ? NULL : info->run_id;
+}
+
+static void api_FreeServerInfo(vm_ctx *ctx, vm_info *info) {
+    (void)ctx;
+    free(info->run_id);
+    free(info);
+    held.infos--;
+}
+
+static int api_SubscribeToServerEvent(vm_ctx *ctx, vm_event event, vm_event_fn f) {
+    (void)ctx;
+    if (event.id == VM_EVENT_EVENTLOOP) on_event_loop = f;
+    if (event.id == VM_EVENT_ROLE_CHANGED) on_role = f;
+    return VM_OK;
+}
+
+static int api_CreateCommand(vm_ctx *ctx, const char *name, vm_command_fn f, const char *flags, int a, int b, int c) {
+    (void)ctx, (void)flags, (void)a, (void)b, (void)c;
+    if (num_commands == MAX_COMMANDS) fault("too many commands");
+    commands[num_commands++] = (vm_command){.name = strdup(name), .run = f};
+    return VM_OK;
+}
+
+static vm_command *api_GetCommand(vm_ctx *ctx, const char *name) {
+    (void)ctx;
+    for (int i = 0; i < num_commands; i++)
+        if (!strcasecmp(commands[i].name, name)) return &commands[i];
+    return NULL;
+}
+
+/* Reads all that it is given, as a server does to copy it. */
+static int api_SetCommandInfo(vm_command *command, const vm_command_info *info) {
+    size_t n = strlen(info->summary) + strlen(info->complexity) + strlen(info->since) + (info->tips ? strlen(info->tips) : 0);
+    int args = 0, specs = 0;
+    for (const vm_arg *a = info->args; a && a->name; a++, args++) n += strlen(a->name);
+    for (const vm_key_spec *k = info->key_specs; k && k->begin; k++, specs++) n += k->bs.index.pos;
+    if (info->arity > 0 && args != info->arity - 1) fault("%s: %d arguments of %d", command->name, args, info->arity);
+    if (!n || !specs) fault("%s: no documentation", command->name);
+    command->arity = info->arity;
+    return VM_OK;
+}
+
+static int api_AddACLCategory(vm_ctx *ctx, const char *name) { (void)ctx; return *name ? VM_OK : VM_ERR; }
+static int api_SetCommandACLCategories(vm_command *c, const char *names) { return c && *names ? VM_OK : VM_ERR; }
+static int api_IsKeysPositionRequest(vm_ctx *ctx) { return ctx->asks_for_keys; }
+static void api_KeyAtPosWithFlags(vm_ctx *ctx, int pos, int flags) {
+    if (!flags) fault("a key without an access");
+    put(&ctx->reply, ":%d\r\n", pos);
+    ctx->replies++;
+}
+
+/* ---- Commands that the module calls ---- */
+
+static vm_reply *new_reply(int type, const char *s) {
+    vm_reply *r = calloc(1, sizeof(*r));
+    r->type = type;
+    r->b = copy_of(s, strlen(s));
+    held.replies++;
+    return r;
+}
+
+static void note_change(bytes name) {
+    changes++;
+    for (int i = 0; i < num_changed; i++)
+        if (same(changed[i].name, name)) return;
+    if (num_changed == MAX_CHANGED) fault("too many keys were changed");
+    changed[num_changed].name = copy_of(name.p, name.n);
+    changed[num_changed++].signalled = 0;
+}
+
+/* Collects the words of a format; returns how many. What is not a word is a modifier. */
+static int words(bytes *to, const char *format, va_list args, int *as_user) {
+    int n = 1;
+    for (; *format; format++) {
+        if (n == MAX_WORDS) fault("too many words");
+        if (*format == 's') {
+            to[n++] = va_arg(args, vm_string *)->b;
+        } else if (*format == 'c') {
+            const char *s = va_arg(args, const char *);
+            to[n++] = (bytes){(char *)s, strlen(s)};
+        } else if (*format == 'C') {
+            *as_user = 1;
+        } else if (!strchr("!E", *format)) {
+            fault("format %c", *format);
+        }
+    }
+    return n;
+}
+
+static vm_reply *api_Call(vm_ctx *ctx, const char *name, const char *format, ...) {
+    if (held.keys) fault("a key is open across a call");
+    bytes argv[MAX_WORDS] = {{(char *)name, strlen(name)}};
+    int as_user = 0;
+    va_list args;
+    va_start(args, format);
+    int n = words(argv, format, args, &as_user);
+    va_end(args);
+    errno = 0;
+    if (!strcmp(name, "CONFIG")) {
+        if (argv[1].p[0] == 'S') return new_reply(VM_REPLY_STRING, "OK");
+        vm_reply *list = new_reply(VM_REPLY_ARRAY, "");
+        list->element[0] = new_reply(VM_REPLY_STRING, "maxmemory-policy");
+        list->element[1] = new_reply(VM_REPLY_STRING, "allkeys-lru");
+        return list;
+    }
+    if (as_user && rights == NO_USER) errno = ENOTSUP;
+    if (as_user && rights != RIGHTS) return new_reply(VM_REPLY_ERROR, "NOPERM no rights");
+    text reply = {0}, other = {0};
+    if (!plain(&data, &ctx->db, argv, n, &reply) || !plain(&replica, &ctx->db, argv, n, &other)) fault("call of %s", name);
+    int null = reply.p[0] == '$';
+    free(reply.p);
+    free(other.p);
+    return new_reply(null ? VM_REPLY_NULL : VM_REPLY_STRING, "OK");
+}
+
+static void api_FreeCallReply(vm_reply *r) {
+    for (int i = 0; i < 2; i++)
+        if (r->element[i]) api_FreeCallReply(r->element[i]);
+    free(r->b.p);
+    free(r);
+    held.replies--;
+}
+
+static int api_CallReplyType(vm_reply *r) { return r->type; }
+static const char *api_CallReplyStringPtr(vm_reply *r, size_t *n) { *n = r->b.n; return r->b.p; }
+static vm_reply *api_CallReplyArrayElement(vm_reply *r, size_t i) { return i < 2 ? r->element[i] : NULL; }
+
+/* ---- Keys ---- */
+
+static vm_ctx *running;
+
+static object *at(vm_key *key) { return find(&data, running->db, key->name); }
+
+static object *to_write(vm_key *key, int type) {
+    if (!(key->mode & VM_WRITE)) fault("a write through a key that is open for reading");
+    object *o = at(key);
+    if (o && o->type != type) return NULL;
+    running->wrote = 1;
+    return o ? o : make(&data, running->db, key->name, type);
+}
+
+static vm_key *api_OpenKey(vm_ctx *ctx, vm_string *name, int mode) {
+    (void)ctx;
+    vm_key *key = calloc(1, sizeof(*key));
+    *key = (vm_key){.name = copy_of(name->b.p, name->b.n), .mode = mode};
+    held.keys++;
+    return key;
+}
+
+static void api_CloseKey(vm_key *key) {
+    free(key->name.p);
+    free(key);
+    held.keys--;
+}
+
+static int api_KeyType(vm_key *key) {
+    object *o = at(key);
+    return o ? o->type : VM_TYPE_EMPTY;
+}
+
+static int api_DeleteKey(vm_key *key) {
+    if (!(key->mode & VM_WRITE)) return VM_ERR;
+    if (!at(key)) return VM_OK;
+    drop(&data, running->db, key->name);
+    running->wrote = 1;
+    note_change(key->name);
+    return VM_OK;
+}
+
+static char *api_StringDMA(vm_key *key, size_t *n, int mode) {
+    object *o = at(key);
+    if (!o || o->type != VM_TYPE_STRING || mode != VM_READ) fault("StringDMA of what is no string");
+    *n = o->string.n;
+    return o->string.p;
+}
+
+static int api_HashGet(vm_key *key, int flags, ...) {
+    object *o = at(key);
+    if (o && o->type != VM_TYPE_HASH) return VM_ERR;
+    va_list args;
+    va_start(args, flags);
+    for (vm_string *field; (field = va_arg(args, vm_string *));) {
+        size_t i = o ? place_of(o, field->b) : 0;
+        int there = o && i < o->n;
+        if (flags & VM_HASH_EXISTS)
+            *va_arg(args, int *) = there;
+        else
+            *va_arg(args, vm_string **) = there ? api_CreateString(NULL, o->items[i].value.p, o->items[i].value.n) : NULL;
+    }
+    va_end(args);
+    return VM_OK;
+}
+
+static int api_HashSet(vm_key *key, int flags, ...) {
+    int n = 0;
+    va_list args;
+    va_start(args, flags);
+    for (vm_string *field; (field = va_arg(args, vm_string *));) {
+        vm_string *value = va_arg(args, vm_string *);
+        if (value == VM_HASH_DELETE && !at(key)) fault("a field is deleted of a key that is not there");
+        object *o = to_write(key, VM_TYPE_HASH);
+        if (!o) break;
+        note_change(key->name);
+        if (value == VM_HASH_DELETE)
+            n += take_out(&data, running->db, o, field->b);
+        else
+            n += !put_field(o, field->b, value->b);
+    }
+    va_end(args);
+    return n;
+}
+
+static int api_ZsetAdd(vm_key *key, double score, vm_string *member, int *flags) {
+    object *o = to_write(key, VM_TYPE_ZSET);
+    if (!o) return VM_ERR;
+    int did = put_member(o, member->b, score);
+    *flags = (did == 1 ? VM_ZADD_ADDED : 0) | (did == 2 ? VM_ZADD_UPDATED : 0);
+    if (did) note_change(key->name);
+    return VM_OK;
+}
+
+static int api_ZsetRem(vm_key *key, vm_string *member, int *deleted) {
+    object *o = at(key);
+    *deleted = 0;
+    if (!o) return VM_OK;
+    if (!(o = to_write(key, VM_TYPE_ZSET))) return VM_ERR;
+    *deleted = take_out(&data, running->db, o, member->b);
+    if (*deleted) note_change(key->name);
+    return VM_OK;
+}
+
+static int api_ZsetScore(vm_key *key, vm_string *member, double *score) {
+    object *o = at(key);
+    if (!o || o->type != VM_TYPE_ZSET) return VM_ERR;
+    size_t i = place_of(o, member->b);
+    if (i == o->n) return VM_ERR;
+    *score = o->items[i].score;
+    return VM_OK;
+}
+
+/* The object that a range goes over, as it was when the range began. */
+static object *range_of(vm_key *key) {
+    if (!key->ranging || key->seen != changes) fault("a range over a set that has changed, or none");
+    return at(key);
+}
+
+static int api_ZsetFirstInScoreRange(vm_key *key, double min, double max, int minex, int maxex) {
+    object *o = at(key);
+    (void)minex, (void)maxex;
+    if (!o || o->type != VM_TYPE_ZSET) return VM_ERR;
+    key->ranging = 1;
+    key->seen = changes;
+    for (key->at = 0; key->at < o->n && o->items[key->at].score < min; key->at++) {}
+    if (key->at < o->n && o->items[key->at].score > max) key->at = o->n;
+    return VM_OK;
+}
+
+static vm_string *api_ZsetRangeCurrentElement(vm_key *key, double *score) {
+    object *o = range_of(key);
+    if (key->at >= o->n) return NULL;
+    if (score) *score = o->items[key->at].score;
+    return api_CreateString(NULL, o->items[key->at].name.p, o->items[key->at].name.n);
+}
+
+static int api_ZsetRangeNext(vm_key *key) { return ++key->at < range_of(key)->n; }
+static void api_ZsetRangeStop(vm_key *key) { key->ranging = 0; }
+
+/* ---- Effects ---- */
+
+static long long api_CachedMicroseconds(void) { return now_us; }
+
+static int api_Replicate(vm_ctx *ctx, const char *name, const char *format, ...) {
+    bytes argv[MAX_WORDS] = {{(char *)name, strlen(name)}};
+    int as_user = 0;
+    text reply = {0};
+    va_list args;
+    va_start(args, format);
+    int n = words(argv, format, args, &as_user);
+    va_end(args);
+    if (!plain(&replica, &ctx->db, argv, n, &reply)) fault("%s is propagated", name);
+    if (reply.p[0] == '-') fault("a replica fails to carry out %s: %.*s", name, (int)reply.n, reply.p);
+    free(reply.p);
+    return VM_OK;
+}
+
+static int api_SignalModifiedKey(vm_ctx *ctx, vm_string *name) {
+    (void)ctx;
+    for (int i = 0; i < num_changed; i++) {
+        if (!same(changed[i].name, name->b)) continue;
+        changed[i].signalled = 1;
+        return VM_OK;
+    }
+    fault("a key is signalled that was not changed");
+}
+
+static int api_NotifyKeyspaceEvent(vm_ctx *ctx, int class, const char *event, vm_string *name) {
+    (void)ctx, (void)name;
+    if (!class || !*event) fault("an event without a class or a name");
+    if (held.keys) fault("a key is open while other modules hear of %s", event);
+    return VM_OK;
+}
+
+/* ---- Replies ---- */
+
+static int api_ReplyWithError(vm_ctx *ctx, const char *s) {
+    char line[2048];
+    snprintf(line, sizeof(line), "%s", s);
+    for (char *p = line; *p; p++)
+        if (*p == '\r' || *p == '\n') *p = ' ';
+    put(&ctx->reply, "-");
+    for (char *p = line; *p; p++) put(&ctx->reply, "%c", *p);
+    put(&ctx->reply, "\r\n");
+    ctx->replies--;
+    ctx->refused = 1;
+    return VM_OK;
+}
+
+static int api_WrongArity(vm_ctx *ctx) {
+    char line[128];
+    snprintf(line, sizeof(line), "ERR wrong number of arguments for '%s' command", ctx->verb);
+    return api_ReplyWithError(ctx, line);
+}
+
+static int api_ReplyWithLongLong(vm_ctx *ctx, long long n) { put(&ctx->reply, ":%lld\r\n", n); ctx->replies--; return VM_OK; }
+static int api_ReplyWithString(vm_ctx *ctx, vm_string *s) { put_bulk(&ctx->reply, s->b); ctx->replies--; return VM_OK; }
+static int api_ReplyWithArray(vm_ctx *ctx, long n) { put(&ctx->reply, "*%ld\r\n", n); ctx->replies += n - 1; return VM_OK; }
+static int api_ReplyWithEmptyArray(vm_ctx *ctx) { return api_ReplyWithArray(ctx, 0); }
+static int api_ReplyWithNull(vm_ctx *ctx) { put(&ctx->reply, "$-1\r\n"); ctx->replies--; return VM_OK; }
+
+/* ---- A command ---- */
+
+static void set_clock(void) {
+    struct timeval t;
+    gettimeofday(&t, NULL);
+    now_us = (int64_t)t.tv_sec * 1000000 + t.tv_usec;
+}
+
+static void run_verb(vm_command *command, int db, const bytes *argv, int argc, text *reply, int asks_for_keys) {
+    const char *verb = command->name;
+    vm_ctx ctx = {.get_api = get_api, .db = db, .replies = 1, .verb = verb, .asks_for_keys = asks_for_keys};
+    vm_string **strings = malloc((size_t)argc * sizeof(*strings));
+    for (int i = 0; i < argc; i++) strings[i] = api_CreateString(NULL, argv[i].p, argv[i].n);
+    long blocks_held = held.blocks;
+    running = &ctx;
+    set_clock();
+    command->run(&ctx, strings, argc);
+    running = NULL;
+    for (int i = 0; i < argc; i++) {
+        if (strings[i]->owners != 1) fault("%s keeps an argument", verb);
+        api_FreeString(NULL, strings[i]);
+    }
+    free(strings);
+    if (held.strings - strings_loaded > MAX_KEPT || held.blocks != blocks_held || held.keys || held.replies || held.infos)
+        fault("%s keeps %ld strings, %ld blocks, %ld keys, %ld replies", verb, held.strings - strings_loaded,
+              held.blocks - blocks_held, held.keys, held.replies);
+    if (asks_for_keys) {
+        put(reply, "*%ld\r\n", ctx.replies - 1);
+    } else if (ctx.replies) {
+        fault("%s: %ld replies too few", verb, ctx.replies);
+    }
+    if (ctx.refused && ctx.wrote) fault("%s has written, and refuses", verb);
+    for (int i = 0; i < num_changed; i++) {
+        if (!changed[i].signalled) fault("%s does not signal %.*s", verb, (int)changed[i].name.n, changed[i].name.p);
+        free(changed[i].name.p);
+    }
+    num_changed = 0;
+    if (!equal(&data, &replica)) fault("%s propagates something else than it does", verb);
+    reply->p = realloc(reply->p, reply->n + ctx.reply.n);
+    if (ctx.reply.n) memcpy(reply->p + reply->n, ctx.reply.p, ctx.reply.n);
+    reply->n += ctx.reply.n;
+    free(ctx.reply.p);
+}
+
+static int is(bytes word, const char *name) { return word.n == strlen(name) && !strncasecmp(word.p, name, word.n); }
+
+static vm_command *command_of(bytes verb) {
+    for (int i = 0; i < num_commands; i++)
+        if (is(verb, commands[i].name)) return &commands[i];
+    return NULL;
+}
+
+static void change_role(int to) {
+    vm_ctx ctx = {.get_api = get_api};
+    is_replica = to;
+    if (on_role) on_role(&ctx, (vm_event){VM_EVENT_ROLE_CHANGED, VM_EVENT_VERSION}, 0, NULL);
+}
+
+/* What only the stub has: STUB RIGHTS all|none|nouser (may the caller claim the identity?); STUB OVERRUN reads one byte
+ * too far and STUB LEAK forgets some memory, to show that it would be found. */
+static void stub_command(const bytes *argv, int argc, text *reply) {
+    if (argc == 3 && is(argv[1], "RIGHTS")) rights = is(argv[2], "none") ? NO_RIGHTS : is(argv[2], "nouser") ? NO_USER : RIGHTS;
+    if (argc == 2 && is(argv[1], "OVERRUN")) {
+        bytes b = copy_of("x", 1);
+        put(reply, "+%c\r\n", ((volatile char *)b.p)[b.n]);
+    }
+    if (argc == 2 && is(argv[1], "LEAK")) {
+        bytes b = copy_of("forgotten", 9);
+        put(reply, b.p ? "+OK\r\n" : "-ERR\r\n");
+        return;
+    }
+    put(reply, "+OK\r\n");
+}
+
+static void run(int *db, const bytes *argv, int argc, text *reply) {
+    vm_command *command = command_of(argv[0]);
+    if (command) {
+        run_verb(command, *db, argv, argc, reply, 0);
+    } else if (is(argv[0], "COMMAND") && argc > 2 && is(argv[1], "GETKEYS") && (command = command_of(argv[2]))) {
+        run_verb(command, *db, argv + 2, argc - 2, reply, 1);
+    } else if (is(argv[0], "REPLICAOF")) {
+        change_role(!is(argv[1], "NO"));
+        put(reply, "+OK\r\n");
+    } else if (is(argv[0], "INFO")) {
+        static const char line[] = "run_id:0123456789abcdef0123456789abcdef01234567\r\n";
+        put_bulk(reply, (bytes){(char *)line, sizeof(line) - 1});
+    } else if (is(argv[0], "STUB")) {
+        stub_command(argv, argc, reply);
+    } else {
+        text other = {0};
+        int other_db = *db;
+        changes++;
+        if (!plain(&data, db, argv, argc, reply))
+            put(reply, "-ERR unknown command\r\n");
+        else
+            plain(&replica, &other_db, argv, argc, &other);
+        free(other.p);
+    }
+}
+
+/* ---- The server ---- */
+
+typedef struct {
+    int fd, db;
+    text in;
+} client;
+
+/* Reads one line of a request: its number. 0 if it has not come yet. */
+static int read_number(const text *in, size_t *at, long *n) {
+    for (size_t i = *at; i + 1 < in->n; i++) {
+        if (in->p[i] != '\r') continue;
+        *n = strtol(in->p + *at + 1, NULL, 10);
+        *at = i + 2;
+        return 1;
+    }
+    return 0;
+}
+
+/* Runs the first whole request of what has come, and takes it off. 0 if there is none. */
+static int serve(client *c, text *reply) {
+    bytes argv[MAX_WORDS];
+    size_t at = 0;
+    long argc, n;
+    int got = 0, whole = 0;
+    if (!c->in.n) return 0;
+    if (c->in.p[0] == '*') {
+        if (!read_number(&c->in, &at, &argc)) return 0;
+        if (argc < 1 || argc > MAX_WORDS) fault("a request of %ld words", argc);
+        while (got < argc && read_number(&c->in, &at, &n) && at + (size_t)n + 2 <= c->in.n) {
+            argv[got++] = copy_of(c->in.p + at, (size_t)n);
+            at += (size_t)n + 2;
+        }
+        whole = got == argc;
+    } else { /* the one request that is sent as a line is PING */
+        while (at < c->in.n && c->in.p[at] != '\n') at++;
+        if ((whole = at < c->in.n)) argv[got++] = copy_of("PING", 4);
+        at++;
+    }
+    if (whole) {
+        run(&c->db, argv, got, reply);
+        memmove(c->in.p, c->in.p + at, c->in.n - at);
+        c->in.n -= at;
+    }
+    while (got) free(argv[--got].p);
+    return whole;
+}
+
+/* Serves what a client has sent. 0 if it is gone. */
+static int hear(client *c) {
+    char buffer[65536];
+    ssize_t n = read(c->fd, buffer, sizeof(buffer));
+    if (n < 0 && errno == EINTR) return 1;
+    if (n <= 0) return 0;
+    c->in.p = realloc(c->in.p, c->in.n + (size_t)n + 1);
+    memcpy(c->in.p + c->in.n, buffer, (size_t)n);
+    c->in.n += (size_t)n;
+    c->in.p[c->in.n] = 0; /* ends what strtol reads */
+    text reply = {0};
+    while (serve(c, &reply)) {}
+    for (size_t sent = 0; sent < reply.n;) {
+        ssize_t done = write(c->fd, reply.p + sent, reply.n - sent);
+        if (done < 0 && errno != EINTR) break;
+        if (done > 0) sent += (size_t)done;
+    }
+    free(reply.p);
+    return 1;
+}
+
+static void forget(client *c) {
+    close(c->fd);
+    free(c->in.p);
+    *c = (client){.fd = -1};
+}
+
+static void loop(int listener) {
+    static client clients[MAX_CLIENTS];
+    for (int i = 0; i < MAX_CLIENTS; i++) clients[i].fd = -1;
+    vm_ctx ctx = {.get_api = get_api};
+    while (!stopped) {
+        struct pollfd fds[MAX_CLIENTS + 1] = {{.fd = listener, .events = POLLIN}};
+        for (int i = 0; i < MAX_CLIENTS; i++) fds[i + 1] = (struct pollfd){.fd = clients[i].fd, .events = POLLIN};
+        if (on_event_loop) on_event_loop(&ctx, (vm_event){VM_EVENT_EVENTLOOP, VM_EVENT_VERSION}, VM_EVENTLOOP_BEFORE_SLEEP, NULL);
+        if (poll(fds, MAX_CLIENTS + 1, 100) < 0) continue;
+        for (int i = 0; i < MAX_CLIENTS; i++)
+            if (clients[i].fd >= 0 && fds[i + 1].revents && !hear(&clients[i])) forget(&clients[i]);
+        for (int i = 0; fds[0].revents && i < MAX_CLIENTS; i++) {
+            if (clients[i].fd >= 0) continue;
+            clients[i] = (client){.fd = accept(listener, NULL, NULL)};
+            break;
+        }
+    }
+    for (int i = 0; i < MAX_CLIENTS; i++)
+        if (clients[i].fd >= 0) forget(&clients[i]);
+}
+
+static int listen_on(const char *path) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) || listen(fd, 16)) fault("no socket %s", path);
+    return fd;
+}
+
+static void load(const char *path, char **args, int num_args) {
+    typedef int (*load_fn)(vm_ctx *, vm_string **, int);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) fault("%s", dlerror());
+    load_fn on_load = (load_fn)dlsym(library, "ValkeyModule_OnLoad"), on_unload;
+    vm_ctx ctx = {.get_api = get_api};
+    vm_string *argv[16];
+    for (int i = 0; i < num_args && i < 16; i++) argv[i] = api_CreateString(NULL, args[i], strlen(args[i]));
+    running = &ctx;
+    if (on_load(&ctx, argv, num_args) != VM_OK) fault("the module refuses to be loaded");
+    running = NULL;
+    for (int i = 0; i < num_args && i < 16; i++) api_FreeString(NULL, argv[i]);
+    strings_loaded = held.strings;
+    if (held.keys || held.replies || held.infos || held.blocks) fault("the load keeps what it must give back");
+    if (!(module_options & VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED)) fault("closing a key would signal it");
+    on_unload = (load_fn)dlsym(library, "ValkeyModule_OnUnload");
+    if (!on_unload) fault("no OnUnload");
+}
+
+static void stop(int signal) { (void)signal; stopped = 1; }
+
+int main(int argc, char **argv) {
+    const char *socket = NULL, *module = NULL;
+    int args = 0;
+    for (int i = 1; i + 1 < argc; i++) {
+        if (!strcmp(argv[i], "--unixsocket")) socket = argv[i + 1];
+        if (!strcmp(argv[i], "--loadmodule")) module = argv[i + 1], args = i + 2;
+    }
+    if (!socket || !module) fault("--unixsocket and --loadmodule are needed");
+    load(module, argv + args, argc - args);
+    sigaction(SIGTERM, &(struct sigaction){.sa_handler = stop, .sa_flags = SA_ONSTACK}, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    int listener = listen_on(socket);
+    loop(listener);
+    close(listener);
+    for (int db = 0; db < DATABASES; db++) {
+        flush(&data, db);
+        flush(&replica, db);
+    }
+    return 0; /* and the leaks are looked for */
+}

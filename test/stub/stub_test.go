@@ -1,0 +1,149 @@
+// Package stub asks one question: does the C side of the module do anything that nobody may do in C? It runs the module
+// under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer, in a host of our own (host/stub.c), because a
+// packaged server can't be run under them. The host is started as a server is and is stricter than one.
+package stub
+
+import (
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"emq/test/store"
+	"emq/test/valkey"
+	"emq/test/wire"
+)
+
+// What `make test` names in the environment.
+var host, module string
+
+func TestMain(m *testing.M) {
+	for name, to := range map[string]*string{"EMQ_STUB": &host, "EMQ_MODULE_ASAN": &module} {
+		if *to = os.Getenv(name); *to == "" {
+			fmt.Fprintf(os.Stderr, "%s is not set, and `make test` sets it\n", name)
+			os.Exit(1)
+		}
+	}
+	// From here on the stub is the server of these tests, and of those that they start.
+	_ = os.Setenv("VALKEY_SERVER", host)
+	_ = os.Setenv("EMQ_MODULE", module)
+	_ = os.Setenv("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=0:exitcode=66:handle_segv=0:detect_stack_use_after_return=0")
+	_ = os.Setenv("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1")
+	os.Exit(m.Run())
+}
+
+// The sanitizers must be in both halves, and must be heard.
+func TestSanitizersAreOn(t *testing.T) {
+	for _, path := range []string{host, module} {
+		f, err := elf.Open(path)
+		require.NoError(t, err)
+		symbols, err := f.ImportedSymbols()
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		names := fmt.Sprint(symbols)
+		require.Contains(t, names, "__asan_report_load", path)
+		require.Contains(t, names, "__ubsan_handle", path)
+	}
+	s, err := valkey.Start(valkey.Options{Module: module})
+	require.NoError(t, err)
+	wire.Dial(t, s.Socket).Send([]string{"STUB", "OVERRUN"})
+	state, err := s.Wait(time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, 66, state.ExitCode())
+	require.Contains(t, s.Log(), "AddressSanitizer: heap-buffer-overflow")
+	_ = os.RemoveAll(s.Dir)
+}
+
+// A leak is found when the host ends, also one of the module's own.
+func TestLeaksAreFound(t *testing.T) {
+	s, err := valkey.Start(valkey.Options{Module: module})
+	require.NoError(t, err)
+	require.Equal(t, wire.OK, wire.Dial(t, s.Socket).Do("STUB", "LEAK"))
+	require.ErrorContains(t, s.Stop(), "exit status 66")
+	require.Contains(t, s.Log(), "LeakSanitizer: detected memory leaks")
+	_ = os.RemoveAll(s.Dir)
+}
+
+// TestGolden sends every request of the golden file: each reply must be the very bytes that stand there, here too. Cases
+// that are about the server's users and memory are left to the server.
+func TestGolden(t *testing.T) {
+	text, err := os.ReadFile("../testdata/wire.golden")
+	require.NoError(t, err)
+	c := wire.Dial(t, store.Serve(t).Socket)
+	replayed, requests := 0, 0
+	for i, block := range strings.Split(string(text), "\n== ")[1:] {
+		if strings.Contains(block, "\ngiven  ACL ") || strings.Contains(block, "\ngiven  CONFIG SET maxmemory") {
+			continue
+		}
+		name, lines, _ := strings.Cut(block, "\n")
+		replayed++
+		t.Run(strconv.Itoa(i)+" "+name, func(t *testing.T) {
+			c.Must("FLUSHALL", "SET {emq}:version "+wire.Wire6)
+			var reply string
+			for line := range strings.SplitSeq(lines, "\n") {
+				verb, arg, _ := strings.Cut(line, " ")
+				arg = strings.TrimLeft(arg, " ")
+				switch {
+				case strings.HasPrefix(arg, "CONFIG "):
+				case verb == "given" || verb == "after":
+					c.Must(arg)
+				case verb == "send":
+					reply = c.Run(arg)
+					requests++
+				case verb == "resp2":
+					want, err := strconv.Unquote(`"` + arg + `"`)
+					require.NoError(t, err)
+					require.Equal(t, want, reply, line)
+				}
+			}
+		})
+	}
+	require.Greater(t, replayed, 150)
+	require.Greater(t, requests, 150)
+}
+
+// The claim of the identity, as the server's users can make it turn out, and the places of the keys.
+func TestContexts(t *testing.T) {
+	c := wire.Dial(t, store.Serve(t).Socket)
+	q := wire.Queue(strings.Repeat("q", 300)) // names that fit into no small buffer
+	for _, tt := range []struct{ rights, reply, identity string }{
+		{"none", "-EMQFENCE {emq}:version is absent and could not be claimed with this user's rights\r\n", wire.Nil},
+		{"nouser", wire.Integer(1), wire.Bulk(wire.Wire6)},
+		{"all", wire.Integer(1), wire.Bulk(wire.Wire6)},
+	} {
+		c.Must("FLUSHALL", "STUB RIGHTS "+tt.rights)
+		require.Equal(t, tt.reply, c.Do(q.Enqueue("JOB1", "x")...), tt.rights)
+		require.Equal(t, tt.identity, c.Do("GET", wire.Identity), tt.rights)
+	}
+	keys := func(args []string) string { return c.Do(append([]string{"COMMAND", "GETKEYS"}, args...)...) }
+	require.Equal(t, wire.Array(wire.Integer(2), wire.Integer(3)), keys(q.Enqueue("JOB1", "x")))
+	require.Equal(t, wire.Array(wire.Integer(2), wire.Integer(3), wire.Integer(4), wire.Integer(5)), keys(q.Fail("JOB1", "1", 0, 1, "")))
+	require.Equal(t, wire.Empty, keys([]string{"EMQ.FAIL"}))
+
+	// More broken entries than one call takes away, and the longest words.
+	c.Must("FLUSHALL", "STUB RIGHTS all")
+	require.Equal(t, wire.Integer(1), c.Do(q.Enqueue("JOBz", strings.Repeat("x", 1<<20))...))
+	for i := range 150 {
+		c.Do("ZADD", q.Pending(), "0", fmt.Sprintf("JOB%03d", i))
+	}
+	require.Equal(t, wire.Empty, c.Do(q.Claim(1000)...))
+	require.Equal(t, wire.Claimed("JOBz", strings.Repeat("x", 1<<20), 1), c.Do(q.Claim(1000)...))
+	for i := range 12 { // no words at all, and too few
+		c.Do(append([]string{"EMQ.FAIL"}, make([]string, i)...)...)
+		c.Do(append([]string{"EMQ.CLAIM"}, make([]string, i)...)...)
+	}
+}
+
+// The random histories of test/model, and those that are kept there, run against the stub as against a server.
+func TestHistories(t *testing.T) {
+	history := exec.Command("go", "test", "-count=1", "-run", "^(TestHistories|TestKept)$", "emq/test/model")
+	history.Env = append(os.Environ(), "EMQ_PROOF=", "EMQ_ROUNDS="+strconv.Itoa(store.Rounds(t, 60, 600)), "EMQ_SEED="+strconv.FormatUint(store.Seed(t), 10))
+	out, err := history.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
