@@ -1,0 +1,184 @@
+// Package acl asks one question: what can a user with limited rights do? The grain is the queue: `~emq:{a}:*` is all of
+// queue a and nothing else. The order of the checks and each form of numkeys are in emq/test (tenants_test.go).
+package acl
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"emq/test/store"
+	"emq/test/valkey"
+	"emq/test/wire"
+)
+
+const (
+	mine   = wire.Queue("a")
+	theirs = wire.Queue("b")
+	noKey  = "-NOPERM No permissions to access a key\r\n"
+)
+
+// login makes a user with the rights and returns a connection of that user's.
+func login(t *testing.T, s *valkey.Server, name, rights string) *wire.Conn {
+	t.Helper()
+	wire.Dial(t, s.Socket).Must("ACL SETUSER " + name + " reset on >secret " + rights)
+	c := wire.Dial(t, s.Socket)
+	c.Must("AUTH " + name + " secret")
+	return c
+}
+
+// A producer and a worker, each with the verbs of its trade on the keys of one queue, do a job's whole life between them,
+// and neither can do the other's part.
+func TestTrades(t *testing.T) {
+	s := store.Serve(t)
+	producer := login(t, s, "producer", "+emq.enqueue ~emq:{a}:*")
+	worker := login(t, s, "worker", "+emq.claim +emq.complete +emq.fail ~emq:{a}:*")
+	admin := wire.Dial(t, s.Socket)
+
+	// To claim the identity of an empty store takes rights on it; to work under it takes none.
+	require.Contains(t, producer.Do(mine.Enqueue("JOB1", "x")...), "-EMQFENCE ")
+	founder := login(t, s, "founder", "+emq.enqueue +set ~emq:{a}:* ~{emq}:version")
+	require.Equal(t, wire.Integer(1), founder.Do(mine.Enqueue("JOB1", "x")...))
+	require.Equal(t, wire.Bulk(wire.Wire6), admin.Do("GET", wire.Identity))
+
+	require.Equal(t, wire.Integer(1), producer.Do(mine.Enqueue("JOB2", "x")...))
+	require.Equal(t, wire.Claimed("JOB1", "x", 1), worker.Do(mine.Claim(30000)...))
+	require.Equal(t, wire.Claimed("JOB2", "x", 1), worker.Do(mine.Claim(30000)...))
+	require.Equal(t, wire.Integer(1), worker.Do(mine.Complete("JOB1", "1")...))
+	require.Equal(t, wire.Bulk("dead"), worker.Do(mine.Fail("JOB2", "1", 0, 1, "why")...))
+
+	refused := func(c *wire.Conn, args ...string) { t.Helper(); require.Contains(t, c.Do(args...), "-NOPERM ", args) }
+	refused(worker, mine.Enqueue("JOB3", "x")...)
+	refused(producer, mine.Claim(30000)...)
+	refused(producer, mine.Complete("JOB2", "1")...)
+	refused(producer, mine.Fail("JOB2", "1", 0, 1, "why")...)
+	for _, c := range []*wire.Conn{producer, worker} {
+		for _, line := range []string{"GET {emq}:version", "SET {emq}:version x", "HGETALL emq:{a}:job:JOB2", "DEL emq:{a}:dead", "KEYS *", "FLUSHALL", "MODULE LIST"} {
+			refused(c, wire.Words(line)...)
+		}
+	}
+	for _, args := range [][]string{theirs.Claim(1), theirs.Complete("JOB1", "1"), theirs.Fail("JOB1", "1", 0, 1, "why")} {
+		require.Equal(t, noKey, worker.Do(args...))
+	}
+	require.Equal(t, noKey, producer.Do(theirs.Enqueue("JOB1", "x")...))
+	require.Empty(t, store.Read(t, admin)[0].Check(wire.Wire6))
+}
+
+// Rights to read alone are enough for no verb; rights to write alone are not enough for CLAIM, which hands out what is
+// stored, and are for the others, which tell nothing of it.
+func TestHalfOfTheRights(t *testing.T) {
+	s := store.Serve(t)
+	require.Equal(t, wire.Integer(1), wire.Dial(t, s.Socket).Do(mine.Enqueue("JOB1", "x")...))
+	reader, writer := login(t, s, "reader", "+@emq %R~emq:{a}:*"), login(t, s, "writer", "+@emq %W~emq:{a}:*")
+	for _, args := range [][]string{mine.Enqueue("JOB2", "x"), mine.Claim(1), mine.Complete("JOB1", "1"), mine.Fail("JOB1", "1", 0, 1, "why")} {
+		require.Equal(t, noKey, reader.Do(args...), args)
+	}
+	require.Equal(t, noKey, writer.Do(mine.Claim(1)...))
+	require.Equal(t, wire.Integer(1), writer.Do(mine.Enqueue("JOB2", "x")...))
+	require.Equal(t, wire.Stale("complete"), writer.Do(mine.Complete("JOB1", "1")...))
+	require.Equal(t, wire.Stale("retry"), writer.Do(mine.Fail("JOB1", "1", 0, 1, "why")...))
+}
+
+// TestAssault has a tenant try every verb with every argument that might reach another's queue, straight and from a
+// script: what is the other's stays as it was, to the byte, and what is the tenant's own stays sound.
+func TestAssault(t *testing.T) {
+	s := store.Serve(t)
+	admin := wire.Dial(t, s.Socket)
+	for i := range 4 {
+		id := "JOB" + strconv.Itoa(i)
+		require.Equal(t, wire.Integer(1), admin.Do(theirs.Enqueue(id, "theirs")...))
+	}
+	for i := range 2 {
+		require.Equal(t, wire.Claimed("JOB"+strconv.Itoa(i), "theirs", 1), admin.Do(theirs.Claim(1<<40)...))
+	}
+	require.Equal(t, wire.Bulk("scheduled"), admin.Do(theirs.Fail("JOB0", "1", 1<<40, 2, "why")...))
+	others := func() store.Keyspace {
+		k := store.Read(t, admin)[0]
+		for key := range k {
+			if strings.HasPrefix(key, mine.Base()) {
+				delete(k, key)
+			}
+		}
+		return k
+	}
+	before := others()
+	require.Len(t, before, 8)
+
+	tenant := login(t, s, "tenant", "+@emq +eval ~emq:{a}:*")
+	dice := rand.New(rand.NewPCG(store.Seed(t), 0))
+	seen := map[string]int{}
+	for range store.Rounds(t, 40, 1000) {
+		batch := make([][]string, 500)
+		for i := range batch {
+			batch[i] = assault(dice)
+			if dice.IntN(4) == 0 {
+				batch[i] = append([]string{"EVAL", "return redis.call(unpack(ARGV))", "0"}, batch[i]...)
+			}
+		}
+		for i, reply := range tenant.Pipeline(batch) {
+			class, _, _ := strings.Cut(strings.TrimSpace(reply), " ")
+			seen[class]++
+			for _, key := range keys(batch[i]) { // a request that names a key of the other's is refused
+				if q, _, ok := wire.Split(key); ok && q == theirs {
+					require.True(t, wire.IsError(reply), "%s: %q", wire.Line(batch[i]), reply)
+				}
+			}
+		}
+		require.Empty(t, before.Diff(others()))
+	}
+	require.Empty(t, store.Read(t, admin)[0].Check(wire.Wire6))
+	for _, class := range []string{":1", ":0", "*3", "*0", "-NOPERM", "-EMQKEY", "-EMQKIND", "-ERR", "-EMQSTALE"} {
+		found := 0
+		for got, n := range seen {
+			if strings.HasPrefix(got, class) {
+				found += n
+			}
+		}
+		require.NotZero(t, found, "no request was answered %s: %v", class, seen)
+	}
+}
+
+// keys are the words of a request that stand where its verb has keys.
+func keys(args []string) []string {
+	if args[0] == "EVAL" {
+		args = args[3:]
+	}
+	n := map[string]int{"EMQ.FAIL": 4}[args[0]]
+	return args[min(2, len(args)):min(2+max(n, 2), len(args))]
+}
+
+// assault is a request that was right, in which some words were replaced by what might lead elsewhere.
+func assault(dice *rand.Rand) []string {
+	pick := func(list ...string) string { return list[dice.IntN(len(list))] }
+	id, token := "JOB"+strconv.Itoa(dice.IntN(5)), strconv.Itoa(1+dice.IntN(2))
+	args := [][]string{
+		mine.Enqueue(id, "mine"), mine.Claim(1 << 40), mine.Complete(id, token), mine.Fail(id, token, 0, 3, "why"),
+	}[dice.IntN(4)]
+	for range dice.IntN(4) {
+		at := 1 + dice.IntN(len(args)-1)
+		switch word := args[at]; dice.IntN(8) {
+		case 0, 1: // the same, of the other queue
+			word = strings.Replace(word, mine.Base(), theirs.Base(), 1)
+			args[at] = word
+		case 2: // a name that is both
+			args[at] = pick("emq:{a}:{b}:pending", "emq:{a}{b}:active", "emq:{a}:job:JOB1\x00emq:{b}:job:JOB1", "emq:{a}:*", "emq:{}:pending", "emq:{a}:pending ")
+		case 3:
+			args[at] = pick(wire.Identity, theirs.Row(id), theirs.Pending(), theirs.Active(), theirs.Base(), theirs.RowPrefix())
+		case 4: // a count that says another number of keys
+			args[1] = pick("0", "1", "2", "3", "4", "5", "-1", "02", "+2", " 2", "2\x00", "4294967298", "")
+		case 5:
+			args[at] = pick("", "JOB", "XYZ", "JOB1}:{b", "\xff", "-1", "9007199254740993")
+		case 6:
+			args = args[:at+1]
+		case 7:
+			args = append(args, theirs.Row(id))
+		}
+		if len(args) < 2 {
+			return args
+		}
+	}
+	return args
+}
