@@ -473,7 +473,9 @@ func checkMove(t *testing.T, verb Verb, r *Request, o *Outcome) {
 	if o.NumEffects == 0 {
 		return
 	}
-	of := map[string]uint8{lease.Pending: 1 << KeyPending, lease.Active: 1 << KeyActive, lease.Scheduled: 1 << KeySchedule, lease.Dead: 1 << KeyDead}
+	of := map[string]uint8{
+		lease.Pending: 1 << KeyPending, lease.Active: 1 << KeyActive, lease.Scheduled: 1 << KeySchedule, lease.Dead: 1 << KeyDead,
+	}
 	state, there := r.Row[FieldState], r.Types[KeyRow] == Hash
 	sets := of[state]
 	if Table[verb].Plan.Source != NoKey {
@@ -519,9 +521,10 @@ func checkMove(t *testing.T, verb Verb, r *Request, o *Outcome) {
 	if moved && (of[state] == 0 || sets&^foreign|sets&of[state] != of[state]) {
 		bad("it is not in exactly the set of its state")
 	}
-	nowhere := there && verb != Complete && sets&of[state] == 0
-	if nowhere && (verb != Claim || IsJob(r.Entry)) && (state != lease.Dead || r.Types[KeyDead] == None || r.Types[KeyDead] == SortedSet) {
-		bad("it is lost")
+	job := verb != Claim || IsJob(r.Entry)
+	noPlace := state == lease.Dead && r.Types[KeyDead] != None && r.Types[KeyDead] != SortedSet
+	if there && job && !noPlace && sets&of[state] == 0 {
+		bad("it is in no set")
 	}
 	if verb == Complete && (there || sets != 0) {
 		bad("something is left")

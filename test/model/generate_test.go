@@ -111,7 +111,8 @@ func (g *generator) settle(q wire.Queue, db store.Keyspace) []string {
 	if g.IntN(2) == 0 {
 		return q.Complete(id, token)
 	}
-	return q.Fail(id, token, pick(g, []int64{0, 1000, 1<<52 - 1}), pick(g, []int64{1, 2, 3, 1<<31 - 1}), pick(g, []string{"why", "", "\x00"}))
+	delay, limit := pick(g, []int64{0, 1000, 1<<52 - 1}), pick(g, []int64{1, 2, 3, 1<<31 - 1})
+	return q.Fail(id, token, delay, limit, pick(g, []string{"why", "", "\x00"}))
 }
 
 // move promotes a job that waits for its retry, or takes the lease from one that is held.

@@ -59,7 +59,8 @@ func TestEdges(t *testing.T) {
 			outcome{":1", []string{"emq:{q}:schedule: JOB1 has no row"}, ":0"},
 			outcome{wire.Stale("complete"), nil, ":1"},
 		}, {
-			"FAIL of a job that waits for its retry", scheduled, q.Fail("JOB1", "1", 0, 1, "again"), "HGET emq:{q}:job:JOB1 last_error",
+			"FAIL of a job that waits for its retry", scheduled, q.Fail("JOB1", "1", 0, 1, "again"),
+			"HGET emq:{q}:job:JOB1 last_error",
 			outcome{wire.Bulk("dead"), []string{"emq:{q}:job:JOB1: state dead, in [dead schedule]"}, wire.Bulk("again")},
 			outcome{wire.Stale("retry"), nil, wire.Bulk("why")},
 		}, {
@@ -98,22 +99,26 @@ func TestEdges(t *testing.T) {
 			outcome{luaError, []string{"emq:{q}:job:JOB1: state active, in []"}, wire.Bulk("1")},
 			outcome{"-ERR lease_ms must be an integer", nil, wire.Bulk("0")},
 		}, {
-			"CLAIM for a lease that Lua takes for a number", pending, wire.With(q.Claim(1), 5, "-0x10"), "HGET emq:{q}:job:JOB1 state",
+			"CLAIM for a lease that Lua takes for a number", pending, wire.With(q.Claim(1), 5, "-0x10"),
+			"HGET emq:{q}:job:JOB1 state",
 			outcome{wire.Claimed("JOB1", "x", 1), nil, wire.Bulk("active")},
 			outcome{"-ERR lease_ms must be an integer", nil, wire.Bulk("pending")},
 		}, {
-			"FAIL with a cap that is no number", active, wire.With(q.Fail("JOB1", "1", 0, 1, "why"), 9, "many"), "HGET emq:{q}:job:JOB1 state",
+			"FAIL with a cap that is no number", active, wire.With(q.Fail("JOB1", "1", 0, 1, "why"), 9, "many"),
+			"HGET emq:{q}:job:JOB1 state",
 			outcome{luaError, []string{"emq:{q}:job:JOB1: state active, in []"}, wire.Bulk("active")},
 			outcome{"-ERR max must be an integer", nil, wire.Bulk("active")},
 		}, {
-			"FAIL with a delay that is no number", active, wire.With(q.Fail("JOB1", "1", 0, 9, "why"), 8, "later"), "HGET emq:{q}:job:JOB1 state",
+			"FAIL with a delay that is no number", active, wire.With(q.Fail("JOB1", "1", 0, 9, "why"), 8, "later"),
+			"HGET emq:{q}:job:JOB1 state",
 			outcome{luaError, []string{"emq:{q}:job:JOB1: state scheduled, in []"}, wire.Bulk("scheduled")},
 			outcome{"-ERR delay_ms must be an integer", nil, wire.Bulk("active")},
 		},
 
 		// A key of the wrong type, which the scripts meet half-way.
 		{
-			"ENQUEUE, pending is no sorted set", []string{"SET emq:{q}:pending x"}, q.Enqueue("JOB1", "x"), "EXISTS emq:{q}:job:JOB1",
+			"ENQUEUE, pending is no sorted set", []string{"SET emq:{q}:pending x"}, q.Enqueue("JOB1", "x"),
+			"EXISTS emq:{q}:job:JOB1",
 			outcome{"-WRONGTYPE ", []string{"emq:{q}:job:JOB1: state pending, in []", "emq:{q}:pending: is a string"}, ":1"},
 			outcome{wire.WrongType, []string{"emq:{q}:pending: is a string"}, ":0"},
 		}, {
@@ -121,46 +126,56 @@ func TestEdges(t *testing.T) {
 			outcome{"-WRONGTYPE ", []string{"emq:{q}:active: is a string", "emq:{q}:job:JOB1: state active, in []"}, ":0"},
 			outcome{wire.WrongType, []string{"emq:{q}:active: is a string"}, ":1"},
 		}, {
-			"CLAIM, the row is no hash", with(pending, "SET emq:{q}:job:JOB1 x", wire.Line(q.Enqueue("JOB2", "y"))), q.Claim(30_000), "ZCARD emq:{q}:pending",
+			"CLAIM, the row is no hash", with(pending, "SET emq:{q}:job:JOB1 x", wire.Line(q.Enqueue("JOB2", "y"))), q.Claim(30_000),
+			"ZCARD emq:{q}:pending",
 			outcome{"-WRONGTYPE ", []string{"emq:{q}:job:JOB1: is a string"}, ":1"},
 			outcome{wire.Claimed("JOB2", "y", 1), []string{"emq:{q}:job:JOB1: is a string"}, ":0"},
 		}, {
-			"FAIL, schedule is no sorted set", with(active, "SET emq:{q}:schedule x"), q.Fail("JOB1", "1", 0, 9, "why"), "ZCARD emq:{q}:active",
+			"FAIL, schedule is no sorted set", with(active, "SET emq:{q}:schedule x"), q.Fail("JOB1", "1", 0, 9, "why"),
+			"ZCARD emq:{q}:active",
 			outcome{"-WRONGTYPE ", []string{"emq:{q}:job:JOB1: state scheduled, in []", "emq:{q}:schedule: is a string"}, ":0"},
 			outcome{wire.WrongType, []string{"emq:{q}:schedule: is a string"}, ":1"},
 		}, {
-			"FAIL, dead is no sorted set", with(active, "SET emq:{q}:dead x"), q.Fail("JOB1", "1", 0, 1, "why"), "ZCARD emq:{q}:active",
+			"FAIL, dead is no sorted set", with(active, "SET emq:{q}:dead x"), q.Fail("JOB1", "1", 0, 1, "why"),
+			"ZCARD emq:{q}:active",
 			outcome{"-WRONGTYPE ", []string{"emq:{q}:dead: is a string", "emq:{q}:job:JOB1: state dead, in []"}, ":0"},
 			outcome{wire.WrongType, []string{"emq:{q}:dead: is a string"}, ":1"},
 		}, {
-			"COMPLETE, the counter is no hash", with(active, "SET emq:{q}:metrics:completed x"), q.Complete("JOB1", "1"), "EXISTS emq:{q}:job:JOB1",
+			"COMPLETE, the counter is no hash", with(active, "SET emq:{q}:metrics:completed x"), q.Complete("JOB1", "1"),
+			"EXISTS emq:{q}:job:JOB1",
 			outcome{"-WRONGTYPE ", []string{"emq:{q}:metrics:completed: is a string"}, ":0"},
 			outcome{":1", []string{"emq:{q}:metrics:completed: is a string"}, ":0"},
 		}, {
-			"FAIL, the counter is no integer", with(active, "HSET emq:{q}:metrics:failed count x"), q.Fail("JOB1", "1", 0, 1, "why"), "ZCARD emq:{q}:dead",
+			"FAIL, the counter is no integer", with(active, "HSET emq:{q}:metrics:failed count x"), q.Fail("JOB1", "1", 0, 1, "why"),
+			"ZCARD emq:{q}:dead",
 			outcome{"-ERR hash value is not an integer", []string{"emq:{q}:metrics:failed: map[count:x]"}, ":1"},
 			outcome{wire.Bulk("dead"), []string{"emq:{q}:metrics:failed: map[count:x]"}, ":1"},
 		},
 
 		// A broken entry.
 		{
-			"CLAIM of an entry without a row", []string{"ZADD emq:{q}:pending 0 JOB1"}, q.Claim(30_000), "HKEYS emq:{q}:job:JOB1",
+			"CLAIM of an entry without a row", []string{"ZADD emq:{q}:pending 0 JOB1"}, q.Claim(30_000),
+			"HKEYS emq:{q}:job:JOB1",
 			outcome{wire.Array(wire.Bulk("JOB1"), wire.Nil, wire.Integer(1)), nil, wire.Array(wire.Bulk("attempts"), wire.Bulk("state"))},
 			outcome{wire.Empty, nil, wire.Empty},
 		}, {
-			"CLAIM of an entry that is of no job", []string{"ZADD emq:{q}:pending 0 GRP1"}, q.Claim(30_000), "EXISTS emq:{q}:job:GRP1",
+			"CLAIM of an entry that is of no job", []string{"ZADD emq:{q}:pending 0 GRP1"}, q.Claim(30_000),
+			"EXISTS emq:{q}:job:GRP1",
 			outcome{wire.Array(wire.Bulk("GRP1"), wire.Nil, wire.Integer(1)), nil, ":1"},
 			outcome{wire.Empty, nil, ":0"},
 		}, {
-			"CLAIM of an entry whose job another holds", with(active, "ZADD emq:{q}:pending 0 JOB1"), q.Claim(30_000), "HGET emq:{q}:job:JOB1 attempts",
+			"CLAIM of an entry whose job another holds", with(active, "ZADD emq:{q}:pending 0 JOB1"), q.Claim(30_000),
+			"HGET emq:{q}:job:JOB1 attempts",
 			outcome{wire.Claimed("JOB1", "x", 2), nil, wire.Bulk("2")},
 			outcome{wire.Empty, nil, wire.Bulk("1")},
 		}, {
-			"CLAIM, attempts is no number", with(pending, "HSET emq:{q}:job:JOB1 attempts many"), q.Claim(30_000), "HGET emq:{q}:job:JOB1 state",
+			"CLAIM, attempts is no number", with(pending, "HSET emq:{q}:job:JOB1 attempts many"), q.Claim(30_000),
+			"HGET emq:{q}:job:JOB1 state",
 			outcome{"-ERR hash value is not an integer", []string{`emq:{q}:job:JOB1: attempts "many"`, "emq:{q}:job:JOB1: state pending, in []"}, wire.Bulk("pending")},
 			outcome{wire.Empty, nil, wire.Bulk("dead")},
 		}, {
-			"CLAIM, no attempts", with(pending, "HDEL emq:{q}:job:JOB1 attempts"), q.Claim(30_000), "HGET emq:{q}:job:JOB1 state",
+			"CLAIM, no attempts", with(pending, "HDEL emq:{q}:job:JOB1 attempts"), q.Claim(30_000),
+			"HGET emq:{q}:job:JOB1 state",
 			outcome{wire.Claimed("JOB1", "x", 1), nil, wire.Bulk("active")},
 			outcome{wire.Empty, nil, wire.Bulk("dead")},
 		},
@@ -171,11 +186,13 @@ func TestEdges(t *testing.T) {
 			outcome{wire.Bulk("dead"), nil, wire.Bulk("dead")},
 			outcome{wire.Bulk("scheduled"), nil, wire.Bulk("scheduled")},
 		}, {
-			"COMPLETE of a lane's job", with(active, "HSET emq:{q}:job:JOB1 group g"), q.Complete("JOB1", "1"), "EXISTS emq:{q}:job:JOB1",
+			"COMPLETE of a lane's job", with(active, "HSET emq:{q}:job:JOB1 group g"), q.Complete("JOB1", "1"),
+			"EXISTS emq:{q}:job:JOB1",
 			outcome{":1", nil, ":0"},
 			outcome{"-EMQSCRIPT ", nil, ":1"},
 		}, {
-			"ENQUEUE into the pending of another queue", nil, wire.With(q.Enqueue("JOB1", "x"), 3, "emq:{r}:pending"), "EXISTS emq:{q}:job:JOB1",
+			"ENQUEUE into the pending of another queue", nil, wire.With(q.Enqueue("JOB1", "x"), 3, "emq:{r}:pending"),
+			"EXISTS emq:{q}:job:JOB1",
 			outcome{":1", []string{"emq:{q}:job:JOB1: state pending, in []", "emq:{r}:pending: JOB1 has no row"}, ":1"},
 			outcome{"-EMQKEY pending must be ", nil, ":0"},
 		},

@@ -27,7 +27,7 @@ func TestParity(t *testing.T) {
 	server := store.Serve(t)
 	seed := store.Seed(t)
 	answers := map[string]int{}
-	rounds := store.Rounds(t, 60, 2000)
+	rounds := store.Rounds(t, 60, 1000)
 	for round := range rounds {
 		t.Run(strconv.Itoa(round), func(t *testing.T) {
 			h := &history{
@@ -53,7 +53,7 @@ func TestParity(t *testing.T) {
 type history struct {
 	*pair
 	rng       *rand.Rand
-	held      store.Keyspace  // what the native store holds
+	keys      store.Keyspace  // what the native store holds
 	deadlines map[string]span // by set and id
 	lines     []string        // what was done
 	answers   map[string]int  // how often a verb gave each kind of answer, over all histories
@@ -98,30 +98,30 @@ func (h *history) choose(q wire.Queue) [][]string {
 	case n < 55:
 		return one(q.Claim(h.millis(1)))
 	case n < 65:
-		if id, row, ok := h.find(q, func(r store.Hash) bool { return holds(r) }); ok {
+		if id, row, ok := h.find(q, held); ok {
 			return one(q.Complete(id, row["attempts"]))
 		}
 	case n < 80:
-		// No failure after a lost lease: there the scripts count attempts, and wire 6 failures.
-		if id, row, ok := h.find(q, func(r store.Hash) bool { return holds(r) && number(r["attempts"]) == number(r["failures"])+1 }); ok {
+		if id, row, ok := h.find(q, heldFirst); ok {
 			return one(q.Fail(id, row["attempts"], h.millis(0), pick(h.rng, []int64{1, 2, 3, maxCap}), h.bytes(10)))
 		}
 	case n < 84:
-		if id, _, ok := h.find(q, func(r store.Hash) bool { return r["state"] == "scheduled" }); ok {
+		if id, _, ok := h.find(q, in("scheduled")); ok {
 			return q.Move(id, "scheduled", "pending")
 		}
 	case n < 88:
-		if id, _, ok := h.find(q, func(r store.Hash) bool { return r["state"] == "active" }); ok {
+		if id, _, ok := h.find(q, in("active")); ok {
 			return q.Move(id, "active", "pending")
 		}
 	case n < 91:
-		if id, _, ok := h.find(q, func(store.Hash) bool { return true }); ok {
+		if id, _, ok := h.find(q, every); ok {
 			return one(q.Enqueue(id, "another"))
 		}
 	case n < 95: // not the holder's token, whatever the row's state
-		if id, row, ok := h.find(q, func(store.Hash) bool { return true }); ok {
+		if id, row, ok := h.find(q, every); ok {
 			n := number(row["attempts"])
-			return one(h.settle(q, id, pick(h.rng, []string{strconv.Itoa(n - 1), strconv.Itoa(n + 1), "", "0" + row["attempts"], h.bytes(5)})))
+			tokens := []string{strconv.Itoa(n - 1), strconv.Itoa(n + 1), "", "0" + row["attempts"], h.bytes(5)}
+			return one(h.settle(q, id, pick(h.rng, tokens)))
 		}
 	case n < 97:
 		return one(h.settle(q, "JOBnobody", "1"))
@@ -133,10 +133,24 @@ func (h *history) choose(q wire.Queue) [][]string {
 	return one(q.Enqueue("JOB"+h.bytes(2), "x"))
 }
 
-// holds tells whether somebody holds the row's job, be it that the lease lapsed and nobody claimed the job again.
-func holds(row store.Hash) bool {
+// The rows that a step can be about.
+
+func every(store.Hash) bool { return true }
+
+func in(state string) func(store.Hash) bool {
+	return func(row store.Hash) bool { return row["state"] == state }
+}
+
+// held tells whether somebody holds the job, be it that the lease lapsed and nobody claimed the job again.
+func held(row store.Hash) bool {
 	_, leased := row["lease_epoch"]
 	return row["state"] == "active" || row["state"] == "pending" && leased
+}
+
+// heldFirst is held where no claim before this one ended in a lost lease: the scripts count claims against the cap, wire
+// 6 counts failures.
+func heldFirst(row store.Hash) bool {
+	return held(row) && number(row["attempts"]) == number(row["failures"])+1
 }
 
 func (h *history) settle(q wire.Queue, id, token string) []string {
@@ -161,8 +175,8 @@ func (h *history) bytes(n int) string {
 // find picks one of the queue's rows.
 func (h *history) find(q wire.Queue, fits func(store.Hash) bool) (id string, row store.Hash, ok bool) {
 	var ids []string
-	for key := range h.held {
-		if id, isRow := strings.CutPrefix(key, q.RowPrefix()); isRow && fits(h.held[key].(store.Hash)) {
+	for key := range h.keys {
+		if id, isRow := strings.CutPrefix(key, q.RowPrefix()); isRow && fits(h.keys[key].(store.Hash)) {
 			ids = append(ids, id)
 		}
 	}
@@ -171,7 +185,7 @@ func (h *history) find(q wire.Queue, fits func(store.Hash) bool) (id string, row
 	}
 	slices.Sort(ids) // so that the seed decides
 	id = pick(h.rng, ids)
-	return id, h.held[q.Row(id)].(store.Hash), true
+	return id, h.keys[q.Row(id)].(store.Hash), true
 }
 
 // expect notes the deadline that a call set.
@@ -192,7 +206,7 @@ func (h *history) expect(q wire.Queue, args []string, reply string, called span)
 // compare asserts that the stores are equal, and sound.
 func (h *history) compare() {
 	all := store.Read(h.t, h.reader)
-	h.held = all[h.native.db].Clone()
+	h.keys = all[h.native.db].Clone()
 	for _, side := range []*side{h.native, h.scripted} {
 		keys := all[side.db]
 		require.Empty(h.t, keys.Check(side.identity), "what is wrong under %s", side.identity)
