@@ -111,7 +111,7 @@ func (c *Command) Numkeys() string { return c.numkeys }
 var Table = [NumVerbs]Command{
 	Enqueue: {
 		Name:       "EMQ.ENQUEUE",
-		Summary:    "Puts a new job at the end of a queue; a job that exists already is left alone.",
+		Summary:    "Puts a new job into a queue, in the order of its id; a job that exists already is left alone.",
 		Complexity: "O(log(N)) with N the number of pending jobs.",
 		Flags:      "write deny-oom fast getkeys-api",
 		Categories: "emq write fast",

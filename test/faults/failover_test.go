@@ -51,6 +51,8 @@ func TestFailover(t *testing.T) {
 		c.start(20, 20)
 		c.more(t, 200+dice.IntN(1500))
 		admin := primary.conn()
+		// The replica's link is up a moment before the primary counts it as online.
+		waitFor(t, "the replica to be online", func() bool { return strings.Contains(admin.Do("INFO", "replication"), "state=online") })
 		admin.Must("FAILOVER TO 127.0.0.1 " + strconv.Itoa(replica.Port()))
 		waitFor(t, "the hand-over", func() bool { return admin.Info("master_failover_state") == "no-failover" })
 		require.Equal(t, "slave", admin.Info("role"))
