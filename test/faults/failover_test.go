@@ -44,6 +44,7 @@ func TestFailover(t *testing.T) {
 	primary := open(t, module(settings...))
 	replica := open(t, module(append(following(primary.Addr()), settings...)...))
 	replica.linked()
+	primary.online()
 	clients := map[*place]redis.UniversalClient{primary: dial(t, "unix", primary.Socket), replica: dial(t, "unix", replica.Socket)}
 	c := newCrowd(t, clients[primary])
 	dice := rand.New(rand.NewPCG(c.seed, 0))
@@ -61,6 +62,7 @@ func TestFailover(t *testing.T) {
 		c.stop()
 		primary, replica = replica, primary
 		replica.linked()
+		primary.online()
 		inStep(t, primary.conn(), replica.conn())
 		c.check(primary.keyspace(), c.q, c.copy())
 		c.verdict(t)

@@ -97,6 +97,14 @@ func (p *place) linked() {
 	waitFor(p.t, "the replica's link", func() bool { return c.Info("master_link_status") == "up" })
 }
 
+// online waits until a primary has a replica that it sends everything to.
+func (p *place) online() {
+	p.t.Helper()
+	c := p.conn()
+	defer c.Close()
+	waitFor(p.t, "a replica to be online", func() bool { return strings.Contains(c.Do("INFO", "replication"), "state=online") })
+}
+
 // number reads a number from INFO.
 func number(t testing.TB, c *wire.Conn, name string) int {
 	t.Helper()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -70,6 +69,7 @@ func TestSentinel(t *testing.T) {
 	primary := open(t, module(settings...))
 	replica := open(t, module(append(following(primary.Addr()), settings...)...))
 	replica.linked()
+	primary.online()
 	addresses, watchers := sentinels(t, primary)
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: group, SentinelAddrs: addresses, Protocol: 2, DisableIdentity: true,
@@ -107,7 +107,7 @@ func TestSentinel(t *testing.T) {
 		primary, replica = replica, primary
 		replica.o.Args = settings
 		replica.start()
-		waitFor(t, "the old primary's link", func() bool { return strings.Contains(r.Do("INFO", "replication"), "state=online") })
+		primary.online()
 		agree(t, watchers, primary)
 	}
 	require.NotZero(t, c.doubt, "no client was interrupted")
