@@ -151,33 +151,33 @@ func (g *generator) vandalism(q wire.Queue, db store.Keyspace) []string {
 	}
 	set := q.Base() + pick(g, sets)
 	counter := pick(g, []string{q.Completed(), q.Failed()})
-	any := pick(g, []string{set, set, q.Row(id), q.Row(id), counter, wire.Identity})
+	key := pick(g, []string{set, set, q.Row(id), q.Row(id), counter, wire.Identity})
 	switch n := g.IntN(100); {
 	case n < 25:
 		return []string{"ZADD", set, pick(g, scores), id}
 	case n < 35:
 		return []string{"ZREM", set, id}
 	case n < 45:
-		return []string{"DEL", any}
-	case n < 70:
+		return []string{"DEL", key}
+	case n < 65:
 		field := pick(g, fields)
 		value := pick(g, numbers)
 		if field == "state" {
 			value = pick(g, states)
 		}
 		return []string{"HSET", q.Row(id), field, value}
-	case n < 76:
+	case n < 70:
 		return []string{"HDEL", q.Row(id), pick(g, fields)}
-	case n < 82:
+	case n < 76:
 		return []string{"HSET", counter, pick(g, []string{"count", "count", "x"}), pick(g, numbers)}
-	case n < 88:
+	case n < 82:
 		return []string{"SET", wire.Identity, pick(g, []string{wire.Wire6, wire.Wire6, wire.Wire4, ""})}
-	case n < 91:
-		return []string{"SET", any, "x"}
+	case n < 90:
+		return []string{"SET", key, "x"}
 	case n < 94:
-		return []string{"HSET", any, "f", "v"}
+		return []string{"HSET", key, "f", "v"}
 	case n < 97:
-		return []string{"ZADD", any, "0", id}
+		return []string{"ZADD", key, "0", id}
 	default: // more broken entries than one call may drop
 		args := []string{"ZADD", q.Pending()}
 		for i := range 90 + g.IntN(120) {

@@ -20,7 +20,7 @@ import (
 func TestHistories(t *testing.T) {
 	r := newRig(t)
 	seed := store.Seed(t)
-	rounds := store.Rounds(t, 160, 5000)
+	rounds := store.Rounds(t, 240, 5000)
 	for round := range rounds {
 		g := &generator{Rand: rand.New(rand.NewPCG(seed, uint64(round))), wild: round%2 == 1}
 		if h, problem := r.explore(g, 60); problem != "" {
