@@ -65,7 +65,6 @@ func TestKillDuringRewrite(t *testing.T) {
 	report(t, "kill -9 during BGREWRITEAOF", rounds, c)
 	if rounds >= 20 {
 		require.NotZero(t, cut, "no rewrite was cut short")
-		require.NotEqual(t, rounds, cut, "no rewrite had ended")
 	}
 }
 

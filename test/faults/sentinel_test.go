@@ -25,7 +25,7 @@ func sentinels(t *testing.T, primary *place) (addresses []string, all []*place) 
 	for range 3 {
 		s := open(t, valkey.Options{Sentinel: []string{
 			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", group, primary.Port(), quorum),
-			"sentinel down-after-milliseconds " + group + " 1000",
+			"sentinel down-after-milliseconds " + group + " 3000", // a busy machine is no dead primary
 			"sentinel failover-timeout " + group + " 10000",
 		}})
 		all, addresses = append(all, s), append(addresses, s.Addr())
