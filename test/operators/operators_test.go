@@ -136,6 +136,14 @@ func TestDeeds(t *testing.T) {
 		{"a row is overwritten", []step{
 			do("SET emq:{q}:job:JOB1 x"), do("SET emq:{q}:job:JOB2 x"), completes("JOB1", "1", wire.WrongType), fails("JOB1", "1", wire.WrongType), claims(wire.Empty), {q.Enqueue("JOB1", "new"), wire.WrongType},
 		}, []string{"emq:{q}:active: JOB1 has no row", "emq:{q}:job:JOB1: is a string", "emq:{q}:job:JOB2: is a string"}},
+		{"the identity is overwritten", []step{
+			do("SET {emq}:version " + wire.Wire4), claims(fenced), completes("JOB1", "1", fenced), fails("JOB1", "1", fenced),
+			{q.Enqueue("JOB5", "new"), fenced}, do("SET {emq}:version " + wire.Wire6), completes("JOB1", "1", one), enqueues("JOB5", 1),
+		}, nil},
+		{"pending is overwritten", []step{
+			do("SET emq:{q}:pending x"), {q.Enqueue("JOB5", "new"), wire.WrongType}, claims(wire.WrongType), completes("JOB1", "1", wire.WrongType),
+			answers(zero, "EXISTS emq:{q}:job:JOB5"), do("DEL emq:{q}:pending"), completes("JOB1", "1", one), enqueues("JOB5", 1),
+		}, []string{"emq:{q}:job:JOB2: state pending, in []"}},
 		{"a dead job is put into pending alone", []step{
 			do("ZADD emq:{q}:pending 0 JOB4"), claims(wire.Claimed("JOB2", "x", 1)), claims(wire.Empty), answers(one, "ZCARD emq:{q}:dead"),
 		}, nil},
