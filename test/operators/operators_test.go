@@ -184,7 +184,7 @@ func TestStorm(t *testing.T) {
 	c := wire.Dial(t, store.Serve(t, "--appendonly", "yes").Socket)
 	dice := rand.New(rand.NewPCG(store.Seed(t), 0))
 	seen := map[string]int{}
-	for range store.Rounds(t, 30, 1000) {
+	for range store.Rounds(t, 30, 150) {
 		batch := make([][]string, 500)
 		for i := range batch {
 			if batch[i] = verb(dice); dice.IntN(5) == 0 {
