@@ -59,12 +59,14 @@ static void hset(emq_frame *f, emq_step *s, emq_effect *e) {
         word[2 + 2 * i] = value_of(f, &e->values[i], &made[i]);
     }
     /* Words past the last are NULL, and the first NULL field ends the list. */
-    vm_HashSet(open_or_make(f, s, e->key), VM_HASH_NONE, word[1], word[2], word[3], word[4], word[5], word[6], word[7],
-               word[8], NULL);
-    propagate(f, "HSET", word, 1 + 2 * e->n);
+    vm_key *key = open_or_make(f, s, e->key);
+    vm_HashSet(key, VM_HASH_NONE, word[1], word[2], word[3], word[4], word[5], word[6], word[7], word[8], NULL);
+    if (vm_KeyType(key) == VM_TYPE_HASH) {
+        propagate(f, "HSET", word, 1 + 2 * e->n);
+        e->done = e->key;
+    }
     for (int i = 0; i < e->n; i++)
         if (made[i]) vm_FreeString(NULL, made[i]);
-    e->done = e->key;
 }
 
 static void hdel(emq_frame *f, emq_step *s, emq_effect *e) {
@@ -132,18 +134,30 @@ static void hincrby(emq_frame *f, emq_step *s, emq_effect *e) {
     e->done = e->key;
 }
 
+static void apply(emq_frame *f, emq_step *s, emq_effect *e) {
+    switch (e->op) {
+    case EMQ_OP_HSET: hset(f, s, e); break;
+    case EMQ_OP_HDEL: hdel(f, s, e); break;
+    case EMQ_OP_ZADD: zadd(f, s, e); break;
+    case EMQ_OP_ZREM: zrem(f, s, e); break;
+    case EMQ_OP_DEL: del(f, s, e); break;
+    case EMQ_OP_HINCRBY: hincrby(f, s, e); break;
+    }
+}
+
+/* Sets and counters may have to be made, which runs other modules' callbacks. So they come last, when every row says
+ * what was decided and no set holds an id any more that it is about to lose: a verb in a callback finds nothing that
+ * another step of this one is going to take. */
+static int may_make_a_key(const emq_effect *e) { return e->op == EMQ_OP_ZADD || e->op == EMQ_OP_HINCRBY; }
+
 void emq_apply(emq_frame *f) {
-    for (emq_step *s = &f->first; s; s = s->next) {
-        for (emq_effect *e = s->out.effects, *end = e + s->out.num_effects; e < end; e++) {
-            e->done = EMQ_NO_KEY;
-            e->emptied = 0;
-            switch (e->op) {
-            case EMQ_OP_HSET: hset(f, s, e); break;
-            case EMQ_OP_HDEL: hdel(f, s, e); break;
-            case EMQ_OP_ZADD: zadd(f, s, e); break;
-            case EMQ_OP_ZREM: zrem(f, s, e); break;
-            case EMQ_OP_DEL: del(f, s, e); break;
-            case EMQ_OP_HINCRBY: hincrby(f, s, e); break;
+    for (int last = 0; last < 2; last++) {
+        for (emq_step *s = &f->first; s; s = s->next) {
+            for (emq_effect *e = s->out.effects, *end = e + s->out.num_effects; e < end; e++) {
+                if (may_make_a_key(e) != last) continue;
+                e->done = EMQ_NO_KEY;
+                e->emptied = 0;
+                apply(f, s, e);
             }
         }
     }

@@ -132,6 +132,20 @@ static int refuse(vm_ctx *ctx, const char *why) {
     return VM_ERR;
 }
 
+/* Effects are propagated under their plain names, which a server may have been told to rename: it would then lose them
+ * on the way to replicas and AOF. A dry run tells whether a name is known, and its missing arguments that it ran not. */
+static const char *find_renamed(vm_ctx *ctx) {
+    static const char *const names[] = {"SET", "HSET", "HDEL", "ZADD", "ZREM", "DEL", "HINCRBY"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        errno = 0;
+        vm_reply *reply = vm_Call(ctx, names[i], "D");
+        int unknown = errno == ENOENT;
+        if (reply) vm_FreeCallReply(reply);
+        if (unknown) return names[i];
+    }
+    return NULL;
+}
+
 static int read_arguments(vm_ctx *ctx, vm_string **argv, int argc, int *keep_memcheck) {
     for (int i = 0; i < argc; i++) {
         size_t n;
@@ -171,6 +185,14 @@ int ValkeyModule_OnLoad(vm_ctx *ctx, vm_string **argv, int argc) {
         return refuse(ctx, "the server is cluster-enabled; {emq}:version and the queues lie in different slots, so a "
                            "node could not check the identity of its own queues. Use a standalone server");
     emq_is_replica = (flags & VM_CTX_REPLICA) != 0;
+    const char *renamed = find_renamed(ctx);
+    if (renamed) {
+        vm_Log(ctx, "warning",
+               "not loaded: this server has no command %s (see rename-command); the effects of the verbs could not be "
+               "replicated",
+               renamed);
+        return VM_ERR;
+    }
 
     /* Then what must be in place before Go runs. */
     if (!make_signal_stack()) return refuse(ctx, "no memory for a signal stack");

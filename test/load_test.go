@@ -342,3 +342,11 @@ func TestDaemon(t *testing.T) {
 	ended = true
 	require.NotContains(t, log(), "BUG REPORT")
 }
+
+// Under another name a plain command would get lost on its way to the replicas and the AOF, or break them.
+func TestRenamedCommands(t *testing.T) {
+	for _, name := range []string{"SET", "HSET", "HDEL", "ZADD", "ZREM", "HINCRBY"} {
+		logged(t, refusedAtStart(t, withModule("--rename-command", name, "X"+name)), "<emq>.*not loaded.*"+name)
+	}
+	open(t, "--rename-command", "FLUSHDB", "XFLUSHDB", "--rename-command", "KEYS", "XKEYS").life("q", "JOB1", "x")
+}

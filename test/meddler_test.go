@@ -85,3 +85,19 @@ func TestAnotherModuleWritesInTheMiddle(t *testing.T) {
 		})
 	}
 }
+
+// A bad row is buried in a set that has to be made, and a claim comes in between: the job behind it goes to one of them.
+func TestAnotherModuleClaimsAsABadRowIsBuried(t *testing.T) {
+	s := start(t, withModule())
+	s.loadTestModule(t, "meddler")
+	st := s.fresh(t)
+	st.put(good, "JOB1", "pending", "attempts", "x")
+	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB2", "x")...))
+	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB3", "x")...))
+	require.Equal(t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", "new", good.Dead()}, good.Claim(60000)...)...))
+	require.Equal(t, claimed("JOB2", "x", 1), st.Do(good.Claim(60000)...))
+	require.Equal(t, []string{"JOB2", "JOB3"}, st.members(good.Active()))
+	require.Equal(t, []string{"JOB1"}, st.members(good.Dead()))
+	require.Equal(t, "1", st.row(good, "JOB2")["attempts"])
+	require.Equal(t, "1", st.row(good, "JOB3")["attempts"])
+}

@@ -271,7 +271,7 @@ static int words(bytes *to, const char *format, va_list args, int *as_user) {
             to[n++] = (bytes){(char *)s, strlen(s)};
         } else if (*format == 'C') {
             *as_user = 1;
-        } else if (!strchr("!E", *format)) {
+        } else if (!strchr("!ED", *format)) {
             fault("format %c", *format);
         }
     }
@@ -287,6 +287,10 @@ static vm_reply *api_Call(vm_ctx *ctx, const char *name, const char *format, ...
     int n = words(argv, format, args, &as_user);
     va_end(args);
     errno = 0;
+    if (strchr(format, 'D')) { /* a dry run, of a command without its arguments */
+        errno = EINVAL;
+        return new_reply(VM_REPLY_ERROR, "ERR wrong number of arguments");
+    }
     if (!strcmp(name, "CONFIG")) {
         if (argv[1].p[0] == 'S') return new_reply(VM_REPLY_STRING, "OK");
         vm_reply *list = new_reply(VM_REPLY_ARRAY, "");
