@@ -348,5 +348,5 @@ func TestRenamedCommands(t *testing.T) {
 	for _, name := range []string{"SET", "HSET", "HDEL", "ZADD", "ZREM", "HINCRBY"} {
 		logged(t, refusedAtStart(t, withModule("--rename-command", name, "X"+name)), "<emq>.*not loaded.*"+name)
 	}
-	open(t, "--rename-command", "FLUSHDB", "XFLUSHDB", "--rename-command", "KEYS", "XKEYS").life("q", "JOB1", "x")
+	open(t, "--rename-command", "FLUSHDB", "XFLUSHDB", "--rename-command", "GETSET", "XGETSET").life("q", "JOB1", "x")
 }
