@@ -64,9 +64,9 @@ demo: build/emq.so ## a private server and 10,000 jobs through their whole life
 
 test: test-unit test-server ## vet, unit tests, and every suite against a real server
 
-test-unit: ## vet, the tests of the pure packages, also under the race detector, and of the pages
+test-unit: ## vet, the tests of the pure packages, also under the race detector, of the pages and the bench
 	go vet ./...
-	CGO_ENABLED=0 go test -count=1 $(pure) ./docs
+	CGO_ENABLED=0 go test -count=1 $(pure) ./docs ./bench/...
 	CGO_ENABLED=1 go test -count=1 -race $(pure)
 
 test-server: build build/stub build/emq-asan.so ## the suites against a real server; ARGS='-run Claim -v' for a part
