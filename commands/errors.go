@@ -75,11 +75,12 @@ func (o *Outcome) refuse(why Refusal, parts ...string) {
 	for _, p := range parts {
 		o.text(p)
 	}
-	o.Text[o.TextLen] = 0
 }
 
+// text appends to a refusal, and keeps it terminated.
 func (o *Outcome) text(s string) {
 	o.TextLen += int32(copy(o.Text[o.TextLen:MaxText-1], s))
+	o.Text[o.TextLen] = 0
 }
 
 // show appends foreign bytes to a refusal, escaped and cut, in the manner of Go's %q without the quotes.
@@ -105,7 +106,6 @@ func (o *Outcome) show(s string) {
 	if cut {
 		o.text("...")
 	}
-	o.Text[o.TextLen] = 0
 }
 
 // quote appends foreign bytes as show does, between quotes.
@@ -113,7 +113,6 @@ func (o *Outcome) quote(s string) {
 	o.text(`"`)
 	o.show(s)
 	o.text(`"`)
-	o.Text[o.TextLen] = 0
 }
 
 func (o *Outcome) refuseNumkeys(c *Command, got string) {
@@ -165,7 +164,6 @@ func (o *Outcome) refuseForeign(r *Request) {
 		o.text(r.IdentityType.String())
 	}
 	o.text(`, this executor speaks "` + fence.Identity + `"`)
-	o.Text[o.TextLen] = 0
 }
 
 // refuseUnclaimed refuses a store that holds the given kind of key under no identity.

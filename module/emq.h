@@ -98,9 +98,9 @@ typedef struct {
  * is Go's to fill and is not cleared before. */
 typedef struct emq_step {
     struct emq_step *next;
-    vm_string *entry;                /* owned; NULL where the caller names the job */
-    vm_string *row_name;             /* of the entry; owned */
-    vm_key *row;                     /* of the entry */
+    vm_string *entry;               /* owned; NULL where the caller names the job */
+    vm_string *row_name;            /* of the entry; owned */
+    vm_key *row;                    /* of the entry */
     vm_string *value[EMQ_MAX_READ]; /* of the verb's values; owned */
     emq_outcome out;
 } emq_step;
@@ -115,10 +115,10 @@ typedef struct {
     vm_key *key[EMQ_NUM_KEYS];
     uint32_t owned;     /* keys whose name we made */
     uint8_t first_open; /* the key that was opened when no other was, or EMQ_NO_KEY */
-    vm_string *id;   /* the id argument, if there is one */
+    vm_string *id;      /* the id argument, if there is one */
     vm_string *count;
     vm_key *identity;
-    emq_step *last; /* the step that answers */
+    emq_step *last;     /* the step that answers */
     emq_request req;
     emq_step first;
 } emq_frame;

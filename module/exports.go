@@ -54,4 +54,8 @@ func emqStart() (ok C.int) {
 // emqYield lets the Go scheduler in; see onload.c.
 //
 //export emqYield
-func emqYield() { runtime.Gosched() }
+func emqYield() (ok C.int) {
+	defer guard(&ok)
+	runtime.Gosched()
+	return 1
+}

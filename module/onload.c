@@ -215,7 +215,7 @@ int ValkeyModule_OnLoad(vm_ctx *ctx, vm_string **argv, int argc) {
     warn_of_eviction(ctx);
     live = 0;
     char *description = emqDescription();
-    vm_Log(ctx, "notice", "emq %s, on Valkey %d.%d.%d (8.0.0 or later is needed)", description, server >> 16,
+    vm_Log(ctx, "notice", "emq %s, on Valkey %d.%d.%d (8.0.0 or later is needed)", description ? description : "?", server >> 16,
            server >> 8 & 0xff, server & 0xff);
     free(description);
     return VM_OK;

@@ -15,10 +15,12 @@ import (
 // build names the source that the library was built from; the Makefile sets it.
 var build = "unknown"
 
-// emqDescription says what is loaded, for the log.
+// emqDescription says what is loaded, for the log, in memory for C to free.
 //
 //export emqDescription
-func emqDescription() *C.char {
+func emqDescription() (text *C.char) {
+	var ok C.int
+	defer guard(&ok)
 	return C.CString(commands.Version + ", wire " + fence.Identity + ", build " + build + ", " + runtime.Version())
 }
 
@@ -71,11 +73,21 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	for i := range verb.key_at {
 		verb.key_at[i] = C.EMQ_NO_KEY
 	}
+	var free []unsafe.Pointer
+	defer func() {
+		for _, p := range free {
+			C.free(p)
+		}
+	}()
+	text := func(s string) *C.char {
+		p := C.CString(s)
+		free = append(free, unsafe.Pointer(p))
+		return p
+	}
 	names := [commands.MaxArgs]*C.char{}
 	types := [commands.MaxArgs]C.uint8_t{}
 	for i, a := range c.Args {
-		names[i+1] = C.CString(a.Name)
-		defer C.free(unsafe.Pointer(names[i+1]))
+		names[i+1] = text(a.Name)
 		switch a.Role {
 		case commands.RoleKey:
 			types[i+1] = C.VM_ARG_KEY
@@ -94,17 +106,8 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	readFields(&verb.values, c.Plan.Values)
 	readFields(&verb.exists, c.Plan.Exists)
 
-	var free []unsafe.Pointer
-	text := func(s string) *C.char {
-		p := C.CString(s)
-		free = append(free, unsafe.Pointer(p))
-		return p
-	}
 	why := C.emq_register(ctx, C.int(v), text(c.Flags), text(c.Categories), text(c.Summary), text(c.Complexity),
 		text(c.Since), text(c.Tips), &names[0], &types[0])
-	for _, p := range free {
-		C.free(p)
-	}
 	if why == nil {
 		return ""
 	}
