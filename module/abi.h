@@ -14,6 +14,7 @@ typedef struct vm_key vm_key;
 typedef struct vm_command vm_command;
 typedef struct vm_reply vm_reply;
 typedef struct vm_info vm_info;
+typedef struct vm_cursor vm_cursor;
 
 enum { VM_OK = 0, VM_ERR = 1, VM_APIVER = 1 };
 
@@ -21,6 +22,7 @@ enum { VM_OK = 0, VM_ERR = 1, VM_APIVER = 1 };
 enum {
     VM_READ = 1 << 0,
     VM_WRITE = 1 << 1,
+    VM_OPEN_NOTOUCH = 1 << 16,
     VM_OPEN_NONOTIFY = 1 << 17,
     VM_OPEN_NOSTATS = 1 << 18,
     VM_OPEN_NOEXPIRE = 1 << 19,
@@ -36,11 +38,23 @@ enum { VM_HASH_NONE = 0, VM_HASH_EXISTS = 1 << 3 };
 /* What ZsetAdd reports. */
 enum { VM_ZADD_ADDED = 1 << 2, VM_ZADD_UPDATED = 1 << 3 };
 
-/* Classes of keyspace events. */
-enum { VM_NOTIFY_GENERIC = 1 << 2, VM_NOTIFY_HASH = 1 << 6, VM_NOTIFY_ZSET = 1 << 7 };
+/* Classes of keyspace events. The last two are for modules: a key came out of a snapshot, a key came into being. */
+enum {
+    VM_NOTIFY_GENERIC = 1 << 2,
+    VM_NOTIFY_HASH = 1 << 6,
+    VM_NOTIFY_ZSET = 1 << 7,
+    VM_NOTIFY_LOADED = 1 << 12,
+    VM_NOTIFY_NEW = 1 << 14,
+};
 
 /* Flags of a context. */
-enum { VM_CTX_REPLICA = 1 << 3, VM_CTX_CLUSTER = 1 << 5 };
+enum {
+    VM_CTX_REPLICA = 1 << 3,
+    VM_CTX_CLUSTER = 1 << 5,
+    VM_CTX_LOADING = 1 << 13,
+    VM_CTX_ASYNC_LOADING = 1 << 23,
+    VM_CTX_SERVER_STARTUP = 1 << 24,
+};
 
 /* Module options. The second is known since 8.1; older servers overlook it. */
 enum { VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED = 1 << 1, VM_OPTION_SKIP_COMMAND_VALIDATION = 1 << 4 };
@@ -53,11 +67,29 @@ typedef struct {
     uint64_t id;
     uint64_t version;
 } vm_event;
-enum { VM_EVENT_ROLE_CHANGED = 0, VM_EVENT_EVENTLOOP = 15, VM_EVENT_VERSION = 1 };
+enum { VM_EVENT_ROLE_CHANGED = 0, VM_EVENT_FLUSHDB = 2, VM_EVENT_SWAPDB = 11, VM_EVENT_EVENTLOOP = 15, VM_EVENT_VERSION = 1 };
 enum { VM_EVENTLOOP_BEFORE_SLEEP = 0 };
+enum { VM_FLUSHDB_START = 0 };
+
+/* What comes with FLUSHDB, and with SWAPDB. */
+typedef struct {
+    uint64_t version;
+    int32_t sync;
+    int32_t db; /* -1: all */
+} vm_flush;
+typedef struct {
+    uint64_t version;
+    int32_t first, second;
+} vm_swap;
 
 typedef int (*vm_command_fn)(vm_ctx *, vm_string **, int);
 typedef void (*vm_event_fn)(vm_ctx *, vm_event, uint64_t, void *);
+typedef int (*vm_notify_fn)(vm_ctx *, int class, const char *event, vm_string *name);
+typedef void (*vm_scan_fn)(vm_ctx *, vm_string *name, vm_key *, void *);
+typedef void (*vm_timer_fn)(vm_ctx *, void *);
+typedef long long (*vm_get_number_fn)(const char *name, void *);
+typedef int (*vm_set_number_fn)(const char *name, long long, void *, vm_string **error);
+typedef int (*vm_apply_fn)(vm_ctx *, void *, vm_string **error);
 
 /* Command info, as SetCommandInfo reads it. */
 enum { VM_ARG_STRING = 0, VM_ARG_INTEGER = 1, VM_ARG_KEY = 3 };
@@ -124,7 +156,9 @@ typedef struct {
 /* One line a function: X(result, name, arguments). */
 #define VM_FUNCTIONS(X)                                                                                                \
     X(void *, Alloc, (size_t))                                                                                         \
+    X(void *, Realloc, (void *, size_t))                                                                               \
     X(void, Free, (void *))                                                                                            \
+    X(void, GetRandomBytes, (unsigned char *, size_t))                                                                 \
     X(void, Log, (vm_ctx *, const char *level, const char *format, ...))                                               \
     /* load */                                                                                                         \
     X(int, IsModuleNameBusy, (const char *name))                                                                       \
@@ -136,6 +170,10 @@ typedef struct {
     X(const char *, ServerInfoGetFieldC, (vm_info *, const char *field))                                               \
     X(void, FreeServerInfo, (vm_ctx *, vm_info *))                                                                     \
     X(int, SubscribeToServerEvent, (vm_ctx *, vm_event, vm_event_fn))                                                  \
+    X(int, SubscribeToKeyspaceEvents, (vm_ctx *, int classes, vm_notify_fn))                                           \
+    X(int, RegisterNumericConfig, (vm_ctx *, const char *name, long long def, unsigned flags, long long min,           \
+                                   long long max, vm_get_number_fn, vm_set_number_fn, vm_apply_fn, void *))            \
+    X(int, LoadConfigs, (vm_ctx *))                                                                                    \
     X(int, CreateCommand, (vm_ctx *, const char *name, vm_command_fn, const char *flags, int, int, int))               \
     X(vm_command *, GetCommand, (vm_ctx *, const char *name))                                                          \
     X(int, SetCommandInfo, (vm_command *, const vm_command_info *))                                                    \
@@ -154,6 +192,14 @@ typedef struct {
     X(void, RetainString, (vm_ctx *, vm_string *))                                                                     \
     X(void, FreeString, (vm_ctx *, vm_string *))                                                                       \
     X(const char *, StringPtrLen, (const vm_string *, size_t *len))                                                    \
+    /* databases and time */                                                                                           \
+    X(int, GetSelectedDb, (vm_ctx *))                                                                                  \
+    X(int, SelectDb, (vm_ctx *, int db))                                                                               \
+    X(vm_cursor *, ScanCursorCreate, (void))                                                                           \
+    X(void, ScanCursorRestart, (vm_cursor *))                                                                          \
+    X(void, ScanCursorDestroy, (vm_cursor *))                                                                          \
+    X(int, Scan, (vm_ctx *, vm_cursor *, vm_scan_fn, void *))                                                          \
+    X(uint64_t, CreateTimer, (vm_ctx *, long long ms, vm_timer_fn, void *))                                            \
     /* keys */                                                                                                         \
     X(vm_key *, OpenKey, (vm_ctx *, vm_string *name, int mode))                                                        \
     X(void, CloseKey, (vm_key *))                                                                                      \

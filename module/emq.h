@@ -190,6 +190,55 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
                          const char *complexity, const char *since, const char *tips, const char *const *arg_names,
                          const uint8_t *arg_types);
 
+/* ---- config.c ---- */
+
+extern long long emq_pump_interval_ms; /* 0: off */
+extern long long emq_pump_budget_us;
+extern long long emq_max_stalled; /* 0: never */
+extern int emq_config_changed;    /* set when any of them may have changed; the reader clears it */
+
+/* Puts the settings before the server and takes those that it has for them. 0 if one is out of its bounds, which the
+ * server has logged. */
+int emq_load_config(vm_ctx *ctx);
+
+/* ---- queues.c: the queues that may hold scheduled or active jobs ---- */
+
+/* Where a walk of a sorted set goes on: after `ties` entries of `score`. {-INFINITY, 0} is the start. */
+typedef struct {
+    double score;
+    uint32_t ties;
+} emq_position;
+
+typedef struct emq_queue {
+    int db;
+    uint32_t hash;
+    emq_position at[2]; /* schedule, active: the pump's own; at the start when the queue becomes known */
+    struct emq_queue *chain, *before, *after; /* queues.c's own, as is `forgotten` */
+    uint8_t forgotten;
+    size_t base_len;
+    char base[]; /* `emq:{q}:`, any bytes, no NUL at the end */
+} emq_queue;
+
+int emq_queues_subscribe(vm_ctx *ctx);
+
+/* Looks, at its leisure, through all that the server holds already; for a load at run time. */
+void emq_queues_scan(vm_ctx *ctx);
+
+/* At each turn of the event loop. */
+void emq_queues_turn(vm_ctx *ctx);
+
+/* The next queue to visit, in rounds: NULL says that the round is over, and the call after it begins another. A round
+ * visits the queues that were known when it began and still are. A queue stays in memory until the next call, whatever
+ * happens; if it was forgotten meanwhile (a flush), it says so. */
+emq_queue *emq_queues_next(void);
+
+/* Both of its sets are gone: there is no key of the name, of whatever type. A key of another type is not gone: it could
+ * become a set without an event. */
+void emq_queues_forget(emq_queue *q);
+
+size_t emq_queues_count(void);
+size_t emq_queues_bytes(void);
+
 /* ---- debug.c, in builds with the tag emqdebug ---- */
 
 typedef struct {

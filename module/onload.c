@@ -56,9 +56,10 @@ void emq_entered_go(void) {
 }
 
 static void on_event_loop(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
-    (void)ctx, (void)event, (void)data;
+    (void)event, (void)data;
     if (sub != VM_EVENTLOOP_BEFORE_SLEEP || emq_is_child) return;
     live = 1;
+    emq_queues_turn(ctx);
     if (calls_since_yield && coarse_ms() - last_yield_ms >= YIELD_MS) yield();
 }
 
@@ -185,6 +186,8 @@ int ValkeyModule_OnLoad(vm_ctx *ctx, vm_string **argv, int argc) {
         return refuse(ctx, "the server is cluster-enabled; {emq}:version and the queues lie in different slots, so a "
                            "node could not check the identity of its own queues. Use a standalone server");
     emq_is_replica = (flags & VM_CTX_REPLICA) != 0;
+    /* A setting out of its bounds is found before anything is there that can't be taken back. */
+    if (!emq_load_config(ctx)) return refuse(ctx, "a setting emq.* could not be taken; the line above says why");
     const char *renamed = find_renamed(ctx);
     if (renamed) {
         vm_Log(ctx, "warning",
@@ -210,7 +213,9 @@ int ValkeyModule_OnLoad(vm_ctx *ctx, vm_string **argv, int argc) {
 #ifdef EMQ_DEBUG
     if (emq_register_debug(ctx) != VM_OK) return refuse(ctx, "EMQ.DEBUG could not be registered");
 #endif
-    if (!subscribe(ctx)) return refuse(ctx, "no subscription to the server's events");
+    if (!subscribe(ctx) || !emq_queues_subscribe(ctx)) return refuse(ctx, "no subscription to the server's events");
+    /* At start-up the data come after the modules, and each key with an event. */
+    if (!(flags & VM_CTX_SERVER_STARTUP)) emq_queues_scan(ctx);
 
     warn_of_eviction(ctx);
     live = 0;

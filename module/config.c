@@ -1,0 +1,34 @@
+/* The settings emq.*: the server keeps their bounds, answers CONFIG and rewrites its file; here are their values. */
+#include "emq.h"
+
+long long emq_pump_interval_ms, emq_pump_budget_us, emq_max_stalled;
+int emq_config_changed;
+
+static long long get(const char *name, void *value) {
+    (void)name;
+    return *(long long *)value;
+}
+
+static int set(const char *name, long long to, void *value, vm_string **error) {
+    (void)name, (void)error;
+    *(long long *)value = to;
+    emq_config_changed = 1;
+    return VM_OK;
+}
+
+int emq_load_config(vm_ctx *ctx) {
+    static const struct {
+        const char *name;
+        long long value, min, max;
+        long long *at;
+    } settings[] = {
+        {"pump-interval-ms", 1000, 0, 3600000, &emq_pump_interval_ms},
+        {"pump-budget-us", 2000, 100, 1000000, &emq_pump_budget_us},
+        {"max-stalled", 3, 0, INT32_MAX, &emq_max_stalled},
+    };
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+        if (vm_RegisterNumericConfig(ctx, settings[i].name, settings[i].value, 0, settings[i].min, settings[i].max, get,
+                                     set, NULL, settings[i].at) != VM_OK)
+            return 0;
+    return vm_LoadConfigs(ctx) == VM_OK;
+}

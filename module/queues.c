@@ -1,0 +1,303 @@
+/* The queues that may hold scheduled or active jobs, so that the pump need not look for them.
+ *
+ * A queue becomes known when a key `emq:{q}:schedule` or `emq:{q}:active` comes into being in any database, which the
+ * server tells with NEW and LOADED, whoever made it: a client, a script, a module (this one too), RENAME, COPY, MOVE,
+ * RESTORE, the append-only file, a snapshot, a primary. It is forgotten when both keys are gone. So what is known here is
+ * never less than what there is, and for a while it may be more: a queue without sets costs a look. */
+#include "emq.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- The table ----
+ *
+ * There are as many buckets as queues: each queue that is added splits one bucket, each that goes joins two, so no step
+ * is longer than another, and memory goes back as the queues do. The hash is of the base alone and has a seed: names come
+ * from clients. */
+enum { LEAST_ROOM = 16 };
+
+static emq_queue **buckets;
+static size_t count, room, entry_bytes;
+static uint64_t seed;
+
+static emq_queue *first;   /* the newest, so that a round does not meet those that come meanwhile */
+static emq_queue *to_visit; /* by the pump */
+static emq_queue *to_check; /* by check() */
+static emq_queue *lent;     /* the pump has it: it is not freed before the pump comes back */
+static int in_round;
+
+static uint64_t mix(uint64_t a, uint64_t b) {
+    unsigned __int128 p = (unsigned __int128)a * b;
+    return (uint64_t)p ^ (uint64_t)(p >> 64);
+}
+
+static uint32_t hash_of(const char *p, size_t n) {
+    uint64_t h = seed ^ n, word;
+    for (; n; p += sizeof(word), n -= sizeof(word)) {
+        word = 0;
+        memcpy(&word, p, n < sizeof(word) ? n : sizeof(word));
+        h = mix(h ^ word, 0x9e3779b97f4a7c15);
+        if (n <= sizeof(word)) break;
+    }
+    return (uint32_t)mix(h, seed | 1);
+}
+
+/* The least 2^k - 1 that numbers n buckets. */
+static size_t mask_of(size_t n) { return n > 1 ? ((size_t)2 << (63 - __builtin_clzll(n - 1))) - 1 : 0; }
+
+/* The bucket of a hash among n. */
+static size_t place(uint32_t hash, size_t n) {
+    size_t mask = mask_of(n), i = hash & mask;
+    return i < n ? i : hash & (mask >> 1);
+}
+
+/* Gives what is in bucket `from` its place among n. */
+static void spread(size_t from, size_t n) {
+    emq_queue *q = buckets[from], *chain;
+    buckets[from] = NULL;
+    for (; q; q = chain) {
+        chain = q->chain;
+        emq_queue **to = &buckets[place(q->hash, n)];
+        q->chain = *to;
+        *to = q;
+    }
+}
+
+static void make_room(size_t n) {
+    room = n;
+    buckets = vm_Realloc(buckets, n * sizeof(*buckets));
+}
+
+static size_t size_of(const emq_queue *q) { return sizeof(*q) + q->base_len; }
+
+static emq_queue *find(int db, const char *base, size_t n, uint32_t hash) {
+    if (!count) return NULL;
+    for (emq_queue *q = buckets[place(hash, count)]; q; q = q->chain)
+        if (q->hash == hash && q->db == db && q->base_len == n && !memcmp(q->base, base, n)) return q;
+    return NULL;
+}
+
+static void add(int db, const char *base, size_t n) {
+    uint32_t hash = hash_of(base, n);
+    if (find(db, base, n, hash)) return;
+
+    if (count == room) make_room(room ? 2 * room : LEAST_ROOM);
+    buckets[count++] = NULL;
+    if (count > 1) spread((count - 1) & (mask_of(count) >> 1), count);
+
+    emq_queue *q = vm_Alloc(sizeof(*q) + n);
+    *q = (emq_queue){.db = db, .hash = hash, .at = {{-INFINITY, 0}, {-INFINITY, 0}}, .after = first, .base_len = n};
+    memcpy(q->base, base, n);
+    emq_queue **to = &buckets[place(hash, count)];
+    q->chain = *to;
+    *to = q;
+    if (first) first->before = q;
+    first = q;
+    entry_bytes += size_of(q);
+}
+
+/* Takes a queue out of the table and out of the rounds. */
+static void take_out(emq_queue *q) {
+    emq_queue **at = &buckets[place(q->hash, count)];
+    while (*at != q) at = &(*at)->chain;
+    *at = q->chain;
+    if (--count) {
+        spread(count, count);
+        if (room > LEAST_ROOM && count <= room / 4) make_room(room / 2);
+    } else {
+        vm_Free(buckets);
+        buckets = NULL;
+        room = 0;
+    }
+
+    if (to_visit == q) to_visit = q->after;
+    if (to_check == q) to_check = q->after;
+    if (first == q) first = q->after;
+    if (q->before) q->before->after = q->after;
+    if (q->after) q->after->before = q->before;
+    entry_bytes -= size_of(q);
+}
+
+void emq_queues_forget(emq_queue *q) {
+    if (q->forgotten) return;
+    take_out(q);
+    q->forgotten = 1;
+    if (q != lent) vm_Free(q);
+}
+
+emq_queue *emq_queues_next(void) {
+    if (lent && lent->forgotten) vm_Free(lent);
+    if (!in_round) to_visit = first;
+    lent = to_visit;
+    in_round = lent != NULL;
+    if (lent) to_visit = lent->after;
+    return lent;
+}
+
+size_t emq_queues_count(void) { return count; }
+size_t emq_queues_bytes(void) { return entry_bytes + room * sizeof(*buckets); }
+
+/* ---- How queues become known ---- */
+
+static int ends_in(const char *name, size_t n, const char *end, size_t end_len) {
+    return n > end_len && !memcmp(name + n - end_len, end, end_len);
+}
+
+/* The length of the base in the name of a schedule or an active set; 0 for any other key. This runs for every key that
+ * is created in the server. */
+static size_t base_of(const char *name, size_t n) {
+    enum { PREFIX = sizeof("emq:{") - 1 };
+    size_t base;
+    if (n < PREFIX || memcmp(name, "emq:{", PREFIX)) return 0;
+    if (ends_in(name, n, "}:active", 8))
+        base = n - 6;
+    else if (ends_in(name, n, "}:schedule", 10))
+        base = n - 8;
+    else
+        return 0;
+    /* What lies between is a queue's name: not empty, no brace and no NUL (commands/keys.go). */
+    if (base < PREFIX + 3) return 0;
+    const char *q = name + PREFIX;
+    size_t q_len = base - PREFIX - 2;
+    return memchr(q, '{', q_len) || memchr(q, '}', q_len) || memchr(q, 0, q_len) ? 0 : base;
+}
+
+static unsigned to_look_at; /* see check() */
+
+static void meet(vm_ctx *ctx, vm_string *name) {
+    size_t n, base, before = count;
+    const char *p = vm_StringPtrLen(name, &n);
+    if (!(base = base_of(p, n)) || emq_is_child) return;
+    add(vm_GetSelectedDb(ctx), p, base);
+    if (count > before) to_look_at += 2;
+}
+
+static int on_key(vm_ctx *ctx, int class, const char *event, vm_string *name) {
+    (void)class, (void)event;
+    meet(ctx, name);
+    return VM_OK;
+}
+
+static void drop(int db) {
+    for (emq_queue *q = first, *after; q; q = after) {
+        after = q->after;
+        if (db < 0 || q->db == db) emq_queues_forget(q);
+    }
+}
+
+/* At the start of a flush: a key that another module makes at its end is there afterwards. */
+static void on_flush(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
+    (void)ctx, (void)event;
+    if (sub == VM_FLUSHDB_START && !emq_is_child) drop(((vm_flush *)data)->db);
+}
+
+/* ---- The scan ---- */
+
+static vm_cursor *scan; /* NULL when there is none */
+static int scan_db;
+
+static void on_swap(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
+    (void)ctx, (void)event, (void)sub;
+    if (emq_is_child) return;
+    const vm_swap *swap = data;
+    for (emq_queue *q = first; q; q = q->after) {
+        if (q->db == swap->first)
+            q->db = swap->second;
+        else if (q->db == swap->second)
+            q->db = swap->first;
+    }
+    /* What has not been looked at may now be where the scan has been. */
+    if (scan) {
+        vm_ScanCursorRestart(scan);
+        scan_db = 0;
+    }
+}
+
+static void on_scanned(vm_ctx *ctx, vm_string *name, vm_key *key, void *seen) {
+    (void)key;
+    ++*(int *)seen;
+    meet(ctx, name);
+}
+
+/* A store of a million keys takes some seconds, of which the server has nine tenths for others. Keys that come into
+ * being meanwhile are met by their events. */
+enum { SCAN_EVERY_MS = 1, SCAN_KEYS = 256, SCAN_STEPS = 1024 };
+
+static void on_scan(vm_ctx *ctx, void *data) {
+    (void)data;
+    int seen = 0;
+    for (int step = 0; step < SCAN_STEPS && seen < SCAN_KEYS; step++) {
+        if (vm_SelectDb(ctx, scan_db) != VM_OK) { /* that was the last */
+            vm_ScanCursorDestroy(scan);
+            scan = NULL;
+            return;
+        }
+        if (vm_Scan(ctx, scan, on_scanned, &seen)) continue;
+        vm_ScanCursorRestart(scan);
+        scan_db++;
+    }
+    vm_CreateTimer(ctx, SCAN_EVERY_MS, on_scan, NULL);
+}
+
+/* A timer in OnLoad would be the end of a server that takes the module back (LOADEX with an unknown setting), so the scan
+ * waits for the first turn of the event loop. */
+static int scan_wanted;
+
+void emq_queues_scan(vm_ctx *ctx) {
+    (void)ctx;
+    scan_wanted = 1;
+}
+
+/* ---- Where no pump goes round ----
+ *
+ * The pump forgets what is gone. On a replica, or with the pump off, nobody would, and queues that come and go would be
+ * kept for ever. So each queue that becomes known pays for a look at two others: what is gone is never more than what
+ * there was, and costs nothing while nothing comes. */
+enum { LOOKS_PER_TURN = 64 };
+
+static int is_there(vm_ctx *ctx, const emq_queue *q, int key) {
+    size_t n = q->base_len + emq_suffix_len[key];
+    char *name = vm_Alloc(n);
+    memcpy(name, q->base, q->base_len);
+    memcpy(name + q->base_len, emq_suffix[key], emq_suffix_len[key]);
+    vm_string *s = emq_string(name, n);
+    vm_Free(name);
+    vm_key *handle = vm_OpenKey(ctx, s, VM_READ | VM_OPEN_NOTOUCH | VM_OPEN_NONOTIFY | VM_OPEN_NOSTATS | VM_OPEN_NOEXPIRE);
+    int there = handle && vm_KeyType(handle) != VM_TYPE_EMPTY;
+    if (handle) vm_CloseKey(handle);
+    vm_FreeString(NULL, s);
+    return there;
+}
+
+/* Not while a snapshot is loaded beside the data that are served (repl-diskless-load swapdb): its keys have had their
+ * events and are not there yet. */
+static void check(vm_ctx *ctx) {
+    if (vm_GetContextFlags(ctx) & (VM_CTX_LOADING | VM_CTX_ASYNC_LOADING)) return;
+    if (to_look_at > count) to_look_at = (unsigned)count;
+    for (int i = 0; i < LOOKS_PER_TURN && to_look_at; i++, to_look_at--) {
+        emq_queue *q = to_check ? to_check : first;
+        if (!q) break;
+        to_check = q->after;
+        if (vm_SelectDb(ctx, q->db) == VM_OK && !is_there(ctx, q, EMQ_SCHEDULE) && !is_there(ctx, q, EMQ_ACTIVE))
+            emq_queues_forget(q);
+    }
+}
+
+void emq_queues_turn(vm_ctx *ctx) {
+    if (to_look_at) check(ctx);
+    if (!scan_wanted) return;
+    scan_wanted = 0;
+    scan_db = 0;
+    scan = vm_ScanCursorCreate();
+    vm_CreateTimer(ctx, SCAN_EVERY_MS, on_scan, NULL);
+}
+
+int emq_queues_subscribe(vm_ctx *ctx) {
+    /* What the library held before it was taken back (see OnUnload) is void. */
+    drop(-1);
+    scan_wanted = 0;
+    vm_GetRandomBytes((unsigned char *)&seed, sizeof(seed));
+    return vm_SubscribeToKeyspaceEvents(ctx, VM_NOTIFY_NEW | VM_NOTIFY_LOADED, on_key) == VM_OK &&
+           vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_FLUSHDB, VM_EVENT_VERSION}, on_flush) == VM_OK &&
+           vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_SWAPDB, VM_EVENT_VERSION}, on_swap) == VM_OK;
+}
