@@ -29,10 +29,14 @@ object *find(store *s, int db, bytes name) {
     return NULL;
 }
 
+void (*on_make)(store *s, int db, bytes name);
+
 object *make(store *s, int db, bytes name, int type) {
     object *o = calloc(1, sizeof(*o));
     *o = (object){.next = s->db[db], .name = copy_of(name.p, name.n), .type = type};
-    return s->db[db] = o;
+    s->db[db] = o;
+    if (on_make) on_make(s, db, o->name);
+    return o;
 }
 
 static void free_object(object *o) {

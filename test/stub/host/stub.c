@@ -11,6 +11,7 @@
  *   - propagates anything else than it did: what it propagates is carried out on a second store, which must be equal. */
 #include <dlfcn.h>
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -21,6 +22,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "stub.h"
@@ -50,6 +52,10 @@ struct vm_reply {
 struct vm_info {
     char *run_id;
 };
+struct vm_cursor {
+    size_t at;
+    int done;
+};
 struct vm_ctx {
     int (*get_api)(const char *, void *); /* the first member, by the ABI */
     int db;
@@ -60,7 +66,7 @@ struct vm_ctx {
     const char *verb;
 };
 
-enum { MAX_CLIENTS = 64, MAX_COMMANDS = 64, MAX_CHANGED = 1024, MAX_WORDS = 1024 };
+enum { MAX_CLIENTS = 64, MAX_COMMANDS = 64, MAX_CHANGED = 1024, MAX_WORDS = 1024, MAX_SETTINGS = 16, MAX_TIMERS = 8 };
 
 /* The module may keep the names of some queues; more strings than this it only keeps if it forgets to free them. */
 enum { MAX_KEPT = 512 };
@@ -68,7 +74,22 @@ enum { MAX_KEPT = 512 };
 static store data, replica;
 static vm_command commands[MAX_COMMANDS];
 static int num_commands, is_replica, module_options;
-static vm_event_fn on_event_loop, on_role;
+static vm_event_fn on_event_loop, on_role, on_flush, on_swap;
+static vm_notify_fn on_key;
+static int key_events;
+static struct {
+    const char *name;
+    long long min, max, start;
+    vm_get_number_fn get;
+    vm_set_number_fn set;
+    void *data;
+} settings[MAX_SETTINGS];
+static int num_settings, settings_loaded, started;
+static struct {
+    vm_timer_fn run;
+    void *data;
+    int64_t due_ms;
+} timers[MAX_TIMERS];
 static unsigned changes;
 static struct {
     bytes name;
@@ -119,6 +140,18 @@ static int get_api(const char *name, void *to) {
 /* ---- Memory, strings, log ---- */
 
 static void *api_Alloc(size_t n) { held.blocks++; return malloc(n); }
+
+static void *api_Realloc(void *p, size_t n) {
+    if (!p) held.blocks++;
+    void *to = malloc(n); /* a new place each time */
+    if (p) memcpy(to, p, n < malloc_usable_size(p) ? n : malloc_usable_size(p));
+    free(p);
+    return to;
+}
+
+static void api_GetRandomBytes(unsigned char *to, size_t n) {
+    for (size_t i = 0; i < n; i++) to[i] = (unsigned char)random();
+}
 
 static void api_Free(void *p) {
     if (p) held.blocks--;
@@ -202,6 +235,38 @@ static int api_SubscribeToServerEvent(vm_ctx *ctx, vm_event event, vm_event_fn f
     (void)ctx;
     if (event.id == VM_EVENT_EVENTLOOP) on_event_loop = f;
     if (event.id == VM_EVENT_ROLE_CHANGED) on_role = f;
+    if (event.id == VM_EVENT_FLUSHDB) on_flush = f;
+    if (event.id == VM_EVENT_SWAPDB) on_swap = f;
+    return VM_OK;
+}
+
+static int api_SubscribeToKeyspaceEvents(vm_ctx *ctx, int classes, vm_notify_fn f) {
+    (void)ctx;
+    key_events = classes;
+    on_key = f;
+    return VM_OK;
+}
+
+static int api_RegisterNumericConfig(vm_ctx *ctx, const char *name, long long start, unsigned flags, long long min,
+                                     long long max, vm_get_number_fn get, vm_set_number_fn set, vm_apply_fn apply,
+                                     void *data) {
+    (void)ctx;
+    if (num_settings == MAX_SETTINGS || flags || apply || start < min || start > max) fault("the setting %s", name);
+    settings[num_settings].name = name;
+    settings[num_settings].start = start;
+    settings[num_settings].min = min;
+    settings[num_settings].max = max;
+    settings[num_settings].get = get;
+    settings[num_settings].set = set;
+    settings[num_settings++].data = data;
+    return VM_OK;
+}
+
+static int api_LoadConfigs(vm_ctx *ctx) {
+    (void)ctx;
+    for (int i = 0; i < num_settings; i++)
+        if (settings[i].set(settings[i].name, settings[i].start, settings[i].data, NULL) != VM_OK) return VM_ERR;
+    settings_loaded = 1;
     return VM_OK;
 }
 
@@ -320,9 +385,122 @@ static int api_CallReplyType(vm_reply *r) { return r->type; }
 static const char *api_CallReplyStringPtr(vm_reply *r, size_t *n) { *n = r->b.n; return r->b.p; }
 static vm_reply *api_CallReplyArrayElement(vm_reply *r, size_t i) { return i < 2 ? r->element[i] : NULL; }
 
-/* ---- Keys ---- */
+/* ---- Callbacks of the module that are no command ---- */
 
 static vm_ctx *running;
+
+/* Opens and closes a call of the module that no client asked for. What it allocates it may keep; all else it gives
+ * back. */
+typedef struct {
+    vm_ctx ctx, *was;
+    long blocks, strings, keys, replies;
+} visit;
+
+static vm_ctx *enter(visit *v, int db) {
+    *v = (visit){.ctx = {.get_api = get_api, .db = db}, .was = running, .blocks = held.blocks, .strings = held.strings,
+                 .keys = held.keys, .replies = held.replies};
+    return running = &v->ctx;
+}
+
+static void leave(visit *v, const char *what) {
+    if (held.strings != v->strings || held.keys != v->keys || held.replies != v->replies || held.infos)
+        fault("a callback for %s keeps %ld strings, %ld keys, %ld replies", what, held.strings - v->strings,
+              held.keys - v->keys, held.replies - v->replies);
+    if (v->ctx.replies) fault("a callback for %s replies", what);
+    held.blocks = v->blocks;
+    running = v->was;
+}
+
+static void tell_of_key(store *s, int db, bytes name) {
+    if (s != &data || !on_key || !(key_events & VM_NOTIFY_NEW)) return;
+    visit v;
+    vm_ctx *ctx = enter(&v, db);
+    vm_string *copy = api_CreateString(NULL, name.p, name.n);
+    on_key(ctx, VM_NOTIFY_NEW, "new", copy);
+    if (copy->owners != 1) fault("the name of a key is kept");
+    api_FreeString(NULL, copy);
+    leave(&v, "a key");
+}
+
+static void tell(vm_event_fn f, uint64_t id, uint64_t sub, void *with, const char *what) {
+    visit v;
+    if (!f) return;
+    f(enter(&v, 0), (vm_event){id, VM_EVENT_VERSION}, sub, with);
+    leave(&v, what);
+}
+
+/* ---- Databases and time ---- */
+
+static int api_GetSelectedDb(vm_ctx *ctx) { return ctx->db; }
+
+static int api_SelectDb(vm_ctx *ctx, int db) {
+    if (db < 0 || db >= DATABASES) return VM_ERR;
+    ctx->db = db;
+    return VM_OK;
+}
+
+static vm_cursor *api_ScanCursorCreate(void) { return calloc(1, sizeof(vm_cursor)); }
+static void api_ScanCursorRestart(vm_cursor *c) { *c = (vm_cursor){0}; }
+static void api_ScanCursorDestroy(vm_cursor *c) { free(c); }
+
+static int api_Scan(vm_ctx *ctx, vm_cursor *c, vm_scan_fn f, void *with) {
+    object *o = data.db[ctx->db];
+    if (c->done) return 0;
+    for (size_t i = 0; o && i < c->at; i++) o = o->next;
+    c->at++;
+    if (o) {
+        vm_string *name = api_CreateString(NULL, o->name.p, o->name.n);
+        f(ctx, name, NULL, with);
+        api_FreeString(NULL, name);
+    }
+    c->done = !o || !o->next;
+    return !c->done;
+}
+
+static int64_t coarse_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static uint64_t api_CreateTimer(vm_ctx *ctx, long long ms, vm_timer_fn f, void *with) {
+    (void)ctx;
+    if (!started) fault("a timer before the first turn of the event loop: a server that takes the module back dies");
+    for (int i = 0; i < MAX_TIMERS; i++) {
+        if (timers[i].run) continue;
+        timers[i].run = f;
+        timers[i].data = with;
+        timers[i].due_ms = coarse_ms() + ms;
+        return (uint64_t)i + 1;
+    }
+    fault("too many timers");
+}
+
+static void set_clock(void) {
+    struct timeval t;
+    gettimeofday(&t, NULL);
+    now_us = (int64_t)t.tv_sec * 1000000 + t.tv_usec;
+}
+
+/* Runs what is due, and says in how many ms the next one is; at most `most`. */
+static int run_timers(int most) {
+    for (int i = 0; i < MAX_TIMERS; i++) {
+        if (!timers[i].run || timers[i].due_ms > coarse_ms()) continue;
+        vm_timer_fn f = timers[i].run;
+        visit v;
+        set_clock();
+        timers[i].run = NULL;
+        f(enter(&v, 0), timers[i].data);
+        leave(&v, "a timer");
+    }
+    for (int i = 0; i < MAX_TIMERS; i++) {
+        int64_t left = timers[i].run ? timers[i].due_ms - coarse_ms() : most;
+        if (left < most) most = left < 0 ? 0 : (int)left;
+    }
+    return most;
+}
+
+/* ---- Keys ---- */
 
 static object *at(vm_key *key) { return find(&data, running->db, key->name); }
 
@@ -524,12 +702,6 @@ static int api_ReplyWithNull(vm_ctx *ctx) { put(&ctx->reply, "$-1\r\n"); ctx->re
 
 /* ---- A command ---- */
 
-static void set_clock(void) {
-    struct timeval t;
-    gettimeofday(&t, NULL);
-    now_us = (int64_t)t.tv_sec * 1000000 + t.tv_usec;
-}
-
 static void run_verb(vm_command *command, int db, const bytes *argv, int argc, text *reply, int asks_for_keys) {
     const char *verb = command->name;
     vm_ctx ctx = {.get_api = get_api, .db = db, .replies = 1, .verb = verb, .asks_for_keys = asks_for_keys};
@@ -568,6 +740,12 @@ static void run_verb(vm_command *command, int db, const bytes *argv, int argc, t
 
 static int is(bytes word, const char *name) { return word.n == strlen(name) && !strncasecmp(word.p, name, word.n); }
 
+static int number(bytes b) {
+    char digits[32];
+    snprintf(digits, sizeof(digits), "%.*s", (int)b.n, b.p);
+    return atoi(digits);
+}
+
 static vm_command *command_of(bytes verb) {
     for (int i = 0; i < num_commands; i++)
         if (is(verb, commands[i].name)) return &commands[i];
@@ -575,9 +753,36 @@ static vm_command *command_of(bytes verb) {
 }
 
 static void change_role(int to) {
-    vm_ctx ctx = {.get_api = get_api};
     is_replica = to;
-    if (on_role) on_role(&ctx, (vm_event){VM_EVENT_ROLE_CHANGED, VM_EVENT_VERSION}, 0, NULL);
+    tell(on_role, VM_EVENT_ROLE_CHANGED, 0, NULL, "a role");
+}
+
+/* CONFIG GET and SET of the module's own settings. 0 if it is none of them. */
+static int configure(const bytes *argv, int argc, text *reply) {
+    for (int i = 0; i < num_settings && argc > 2; i++) {
+        char name[128];
+        snprintf(name, sizeof(name), "emq.%s", settings[i].name);
+        if (!is(argv[2], name)) continue;
+        if (argc == 4 && is(argv[1], "SET")) {
+            char digits[32], *end;
+            snprintf(digits, sizeof(digits), "%.*s", (int)argv[3].n, argv[3].p);
+            long long n = strtoll(digits, &end, 10);
+            if (*end || n < settings[i].min || n > settings[i].max) {
+                put(reply, "-ERR CONFIG SET failed\r\n");
+            } else {
+                settings[i].set(settings[i].name, n, settings[i].data, NULL);
+                put(reply, "+OK\r\n");
+            }
+        } else {
+            char digits[32];
+            int n = snprintf(digits, sizeof(digits), "%lld", settings[i].get(settings[i].name, settings[i].data));
+            put(reply, "*2\r\n");
+            put_bulk(reply, argv[2]);
+            put_bulk(reply, (bytes){digits, (size_t)n});
+        }
+        return 1;
+    }
+    return 0;
 }
 
 /* What only the stub has: STUB RIGHTS all|none|nouser (may the caller claim the identity?); STUB OVERRUN reads one byte
@@ -610,14 +815,22 @@ static void run(int *db, const bytes *argv, int argc, text *reply) {
         put_bulk(reply, (bytes){(char *)line, sizeof(line) - 1});
     } else if (is(argv[0], "STUB")) {
         stub_command(argv, argc, reply);
+    } else if (is(argv[0], "CONFIG") && configure(argv, argc, reply)) {
     } else {
         text other = {0};
         int other_db = *db;
         changes++;
+        vm_flush flushed = {1, 1, is(argv[0], "FLUSHDB") ? *db : -1};
+        if (is(argv[0], "FLUSHDB") || is(argv[0], "FLUSHALL")) tell(on_flush, VM_EVENT_FLUSHDB, VM_FLUSHDB_START, &flushed, "a flush");
         if (!plain(&data, db, argv, argc, reply))
             put(reply, "-ERR unknown command\r\n");
         else
             plain(&replica, &other_db, argv, argc, &other);
+        if (is(argv[0], "SWAPDB")) {
+            vm_swap swapped = {1, number(argv[1]), number(argv[2])};
+            tell(on_swap, VM_EVENT_SWAPDB, 0, &swapped, "a swap");
+        }
+        if (is(argv[0], "FLUSHDB") || is(argv[0], "FLUSHALL")) tell(on_flush, VM_EVENT_FLUSHDB, VM_FLUSHDB_START + 1, &flushed, "a flush");
         free(other.p);
     }
 }
@@ -699,12 +912,12 @@ static void forget(client *c) {
 static void loop(int listener) {
     static client clients[MAX_CLIENTS];
     for (int i = 0; i < MAX_CLIENTS; i++) clients[i].fd = -1;
-    vm_ctx ctx = {.get_api = get_api};
     while (!stopped) {
         struct pollfd fds[MAX_CLIENTS + 1] = {{.fd = listener, .events = POLLIN}};
         for (int i = 0; i < MAX_CLIENTS; i++) fds[i + 1] = (struct pollfd){.fd = clients[i].fd, .events = POLLIN};
-        if (on_event_loop) on_event_loop(&ctx, (vm_event){VM_EVENT_EVENTLOOP, VM_EVENT_VERSION}, VM_EVENTLOOP_BEFORE_SLEEP, NULL);
-        if (poll(fds, MAX_CLIENTS + 1, 100) < 0) continue;
+        started = 1;
+        tell(on_event_loop, VM_EVENT_EVENTLOOP, VM_EVENTLOOP_BEFORE_SLEEP, NULL, "the event loop");
+        if (poll(fds, MAX_CLIENTS + 1, run_timers(100)) < 0) continue;
         for (int i = 0; i < MAX_CLIENTS; i++)
             if (clients[i].fd >= 0 && fds[i + 1].revents && !hear(&clients[i])) forget(&clients[i]);
         for (int i = 0; fds[0].revents && i < MAX_CLIENTS; i++) {
@@ -737,6 +950,7 @@ static void load(const char *path, char **args, int num_args) {
     if (on_load(&ctx, argv, num_args) != VM_OK) fault("the module refuses to be loaded");
     running = NULL;
     for (int i = 0; i < num_args && i < 16; i++) api_FreeString(NULL, argv[i]);
+    if (num_settings && !settings_loaded) fault("the settings are not loaded: a server would unload the module");
     strings_loaded = held.strings;
     if (held.keys || held.replies || held.infos || held.blocks) fault("the load keeps what it must give back");
     if (!(module_options & VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED)) fault("closing a key would signal it");
@@ -744,14 +958,27 @@ static void load(const char *path, char **args, int num_args) {
     if (!on_unload) fault("no OnUnload");
 }
 
+/* So many queues and other keys in three databases: what a module finds that is loaded at run time. */
+static void preload(int n) {
+    for (int i = 0; i < n; i++) {
+        char name[64];
+        const char *forms[] = {"emq:{before %d}:active", "emq:{before %d}:schedule", "other %d"};
+        bytes b = {name, (size_t)snprintf(name, sizeof(name), forms[i % 3], i)};
+        put_member(make(&data, i % 3, b, VM_TYPE_ZSET), b, i);
+        put_member(make(&replica, i % 3, b, VM_TYPE_ZSET), b, i);
+    }
+}
+
 static void stop(int signal) { (void)signal; stopped = 1; }
 
 int main(int argc, char **argv) {
     const char *socket = NULL, *module = NULL;
+    on_make = tell_of_key;
     int args = 0;
     for (int i = 1; i + 1 < argc; i++) {
         if (!strcmp(argv[i], "--unixsocket")) socket = argv[i + 1];
         if (!strcmp(argv[i], "--loadmodule")) module = argv[i + 1], args = i + 2;
+        if (!strcmp(argv[i], "--preload")) preload(atoi(argv[i + 1]));
     }
     if (!socket || !module) fault("--unixsocket and --loadmodule are needed");
     load(module, argv + args, argc - args);

@@ -35,6 +35,9 @@ typedef struct {
     object *db[DATABASES];
 } store;
 
+/* Hears of each key that comes into being. */
+extern void (*on_make)(store *s, int db, bytes name);
+
 object *find(store *s, int db, bytes name);
 object *make(store *s, int db, bytes name, int type);
 void drop(store *s, int db, bytes name);
