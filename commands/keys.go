@@ -32,47 +32,58 @@ func base(key string) (string, bool) {
 	if !strings.HasPrefix(key, basePrefix) {
 		return "", false
 	}
-	q := key[len(basePrefix):]
-	end := strings.IndexByte(q, '}')
-	if end < 1 || !strings.HasPrefix(q[end:], baseEnd) {
-		return "", false
+	for i := len(basePrefix); i < len(key); i++ {
+		switch key[i] {
+		case '}':
+			if i == len(basePrefix) || !strings.HasPrefix(key[i:], baseEnd) {
+				return "", false
+			}
+			return key[:i+len(baseEnd)], true
+		case '{', 0:
+			return "", false
+		}
 	}
-	if q = q[:end]; strings.IndexByte(q, '{') >= 0 || strings.IndexByte(q, 0) >= 0 {
-		return "", false
+	return "", false
+}
+
+// place is an argument that names a key, or the queue's base.
+type place struct {
+	arg    int // in Request.Args
+	isRow  bool
+	suffix string // follows the base; in a row's name the id comes after it
+}
+
+// placeOf tells whether an argument is such, and what it must be.
+func placeOf(arg int, a *Arg) (place, bool) {
+	switch a.Role {
+	case RoleKey:
+		return place{arg, a.Key == KeyRow, keySuffix[a.Key]}, true
+	case RoleRowPrefix:
+		return place{arg, false, keySuffix[KeyRow]}, true
+	case RoleBase:
+		return place{arg, false, ""}, true
 	}
-	return key[:len(basePrefix)+end+len(baseEnd)], true
+	return place{}, false
 }
 
 // layout checks that each argument that names a key, and each that names the queue's base, is the exact name of one
 // and the same queue, and that the row's ends in the id (WIRE6 §2.4). It reports the first argument that is not.
 func (c *Command) layout(r *Request) (arg int, queue string, ok bool) {
-	for i := range c.Args {
-		a := &c.Args[i]
-		if a.Role != RoleKey && a.Role != RoleBase && a.Role != RoleRowPrefix {
-			continue
+	if queue, ok = base(r.Args[c.places[0].arg]); !ok {
+		return c.places[0].arg - 1, "", false
+	}
+	for i := range c.places {
+		p := &c.places[i]
+		name := r.Args[p.arg]
+		end := len(queue) + len(p.suffix)
+		if p.isRow {
+			id := r.Args[c.id]
+			ok = len(name) == end+len(id) && name[end:] == id
+		} else {
+			ok = len(name) == end
 		}
-		name := r.Args[i+1]
-		if queue == "" {
-			if queue, ok = base(name); !ok {
-				return i, "", false
-			}
-		}
-		rest, same := strings.CutPrefix(name, queue)
-		switch {
-		case !same:
-			return i, queue, false
-		case a.Role == RoleBase:
-			ok = rest == ""
-		case a.Role == RoleRowPrefix:
-			ok = rest == keySuffix[KeyRow]
-		case a.Key == KeyRow:
-			id, isRow := strings.CutPrefix(rest, keySuffix[KeyRow])
-			ok = isRow && id == r.Args[c.id]
-		default:
-			ok = rest == keySuffix[a.Key]
-		}
-		if !ok {
-			return i, queue, false
+		if !ok || name[len(queue):end] != p.suffix || name[:len(queue)] != queue {
+			return p.arg - 1, queue, false
 		}
 	}
 	return 0, queue, true

@@ -99,6 +99,7 @@ type Command struct {
 	numkeys string
 	id      int   // where in Request.Args the id is, 0 if there is none
 	numbers []int // where the numbers are
+	places  []place
 }
 
 // Arity is the number of arguments, the verb's name included.
@@ -207,6 +208,9 @@ func init() {
 		c.Since = Version
 		keys := 0
 		for i, a := range c.Args {
+			if p, ok := placeOf(i+1, &a); ok {
+				c.places = append(c.places, p)
+			}
 			switch a.Role {
 			case RoleKey:
 				keys++
