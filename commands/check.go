@@ -79,13 +79,18 @@ func (r *Request) typed(o *Outcome, keys ...Key) bool {
 	return true
 }
 
-// held makes the holder's check of WIRE6 §4 for a row that is there; verb is the word of the scripts' own text.
+// held makes the holder's check of WIRE6 §4 for a row that is there; verb is the word of the scripts' own text. The epoch
+// matters only for a job that went back to pending, so it is looked at only then.
 func (r *Request) held(o *Outcome, token int, verb string) bool {
 	for _, f := range [...]Field{FieldGroup, FieldParent} {
 		if r.has(f) {
 			o.refuseScript(f)
 			return false
 		}
+	}
+	if r.Row[FieldState] == lease.Pending && !r.Looked {
+		o.Next = Look
+		return false
 	}
 	if !lease.Held(r.Row[FieldState], r.Row[FieldAttempts], r.Args[token], r.has(FieldLeaseEpoch)) {
 		o.refuseToken(verb)

@@ -94,6 +94,10 @@ type Plan struct {
 	Keys []Key
 	// Values are the row's fields whose bytes are read, Exists those of which only the presence matters.
 	Values, Exists []Field
+	// Late are further fields of which only the presence matters. They are read when a decision asks for them with Look,
+	// and so is the counter if LateCounter is set: what is seldom needed costs nothing then.
+	Late        []Field
+	LateCounter bool
 	// Counter is the counter whose `count` is read, or NoKey.
 	Counter Key
 	// Source is the sorted set whose entries are walked from its lowest; each entry's row is then read and decided on
@@ -129,7 +133,7 @@ type Request struct {
 	HasEntry bool
 	// HasCount tells that the counter has a `count` field.
 	HasCount bool
-	// Looked tells that Member is filled in; see Outcome.Next.
+	// Looked tells that what Look asks for was read; see Outcome.Next.
 	Looked bool
 	// Member is the set of keys, by their bits, that hold Entry.
 	Member uint8
@@ -145,7 +149,8 @@ const (
 	Finish Next = iota
 	// NextEntry: keep the effects, read the source's next entry and decide again.
 	NextEntry
-	// Look: read which of the queue's sets hold the entry, and the type of each, and decide on the same entry again.
+	// Look: read which of the queue's sets hold the entry, and the type of each, or, where the caller names the job, the
+	// plan's late part, and decide on the same job again.
 	Look
 )
 

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +55,9 @@ func (f found) request(verb Verb, args ...string) *Request {
 	if f.row != nil {
 		r.Types[KeyRow] = Hash
 		for field, value := range f.row {
+			if !f.looked && slices.Contains(c.Plan.Late, field) {
+				continue
+			}
 			r.Row[field] = value
 			r.Present |= 1 << field
 		}
@@ -77,6 +81,12 @@ func (f found) request(verb Verb, args ...string) *Request {
 		for _, k := range f.member {
 			r.Member |= 1 << k
 		}
+	}
+	if c.Plan.Source == NoKey {
+		r.Looked = f.looked
+	}
+	if k := c.Plan.Counter; c.Plan.LateCounter && r.Looked {
+		r.Types[k] = None
 	}
 	for k, t := range f.types {
 		r.Types[k] = t
@@ -181,8 +191,9 @@ var (
 
 func TestVerbs(t *testing.T) {
 	const (
-		claimedAt = "ZADD active 1732872630000"
-		retryAt   = "ZADD schedule 1732872601000"
+		claimedAt  = "ZADD active 1732872630000"
+		retryAt    = "ZADD schedule 1732872601000"
+		handedBack = "HDEL job lease_epoch stalled"
 	)
 	row0 := row{FieldState: "pending", FieldAttempts: "0", FieldPayload: "data"}
 	enqueued := []string{"HSET job state =pending attempts =0 payload =data", "ZADD pending 0"}
@@ -197,13 +208,13 @@ func TestVerbs(t *testing.T) {
 	}
 	scheduled := decided{
 		effects: []string{"ZREM active or pending", "HSET job state =scheduled failures =1 last_error =boom",
-			"HDEL job lease_epoch", retryAt},
+			handedBack, retryAt},
 		reply: constReply(ConstScheduled),
 	}
 	dead := func(failures string) decided {
 		return decided{
 			effects: []string{"ZREM active or pending", "HSET job state =dead failures =" + failures + " last_error =boom",
-				"HDEL job lease_epoch", "ZADD dead 0", "HINCRBY metrics:failed count =1"},
+				handedBack, "ZADD dead 0", "HINCRBY metrics:failed count =1"},
 			reply: constReply(ConstDead),
 		}
 	}
@@ -284,7 +295,8 @@ func TestVerbs(t *testing.T) {
 			decided{effects: append(granted[:2:2], "ZADD active 4505332499970495"), reply: Reply{ReplyJob, 1}}},
 
 		{"complete", Complete, nil, found{row: held(nil)}, completed},
-		{"complete, lapsed and returned", Complete, nil, found{row: held(row{FieldState: "pending"})}, completed},
+		{"complete, lapsed and returned", Complete, nil, found{row: held(row{FieldState: "pending"}), looked: true}, completed},
+		{"the epoch of a returned job is looked for", Complete, nil, found{row: held(row{FieldState: "pending"})}, look},
 		{"complete of a lease of the scripts", Complete, nil, found{row: without(held(nil), FieldLeaseEpoch)}, completed},
 		{"complete, counter at work", Complete, nil, found{row: held(nil), count: "41"},
 			decided{effects: append(completed.effects[:2:2], "HINCRBY metrics:completed count =42"), reply: integerReply(1)}},
@@ -310,7 +322,7 @@ func TestVerbs(t *testing.T) {
 			refused("EMQSTALE complete token mismatch")},
 		{"complete after a failure", Complete, nil, found{row: without(held(row{FieldState: "scheduled"}), FieldLeaseEpoch)},
 			refused("EMQSTALE complete token mismatch")},
-		{"complete after a failure and its promotion", Complete, nil, found{row: without(held(row{FieldState: "pending"}), FieldLeaseEpoch)},
+		{"complete after a failure and its promotion", Complete, nil, found{row: without(held(row{FieldState: "pending"}), FieldLeaseEpoch), looked: true},
 			refused("EMQSTALE complete token mismatch")},
 		{"complete of a lane's row", Complete, nil, found{row: held(row{FieldGroup: ""})},
 			refused("EMQSCRIPT the row has a group: settle it with the scripts that own it")},
@@ -319,15 +331,15 @@ func TestVerbs(t *testing.T) {
 		{"complete on a replica", Complete, nil, found{replica: true}, refused(readonly)},
 
 		{"fail", Fail, nil, found{row: held(nil)}, scheduled},
-		{"fail, stalled before", Fail, nil, found{row: held(row{FieldStalled: "2"})},
-			decided{effects: []string{scheduled.effects[0], scheduled.effects[1], "HDEL job lease_epoch stalled", retryAt}, reply: scheduled.reply}},
-		{"fail of a lease of the scripts", Fail, nil, found{row: without(held(nil), FieldLeaseEpoch)},
-			decided{effects: []string{scheduled.effects[0], scheduled.effects[1], retryAt}, reply: scheduled.reply}},
-		{"fail for the last time", Fail, nil, found{row: held(row{FieldFailures: "4"})}, dead("5")},
-		{"fail past the cap", Fail, nil, found{row: held(row{FieldFailures: "9"})}, dead("10")},
-		{"fail with a cap of one", Fail, with(Fail, 9, "1"), found{row: held(nil)}, dead("1")},
+		{"fail, lapsed and returned", Fail, nil, found{row: held(row{FieldState: "pending"}), looked: true}, scheduled},
+		{"fail for the last time", Fail, nil, found{row: held(row{FieldFailures: "4"}), looked: true}, dead("5")},
+		{"fail for the last time, lapsed and returned", Fail, nil,
+			found{row: held(row{FieldFailures: "4", FieldState: "pending"}), looked: true}, dead("5")},
+		{"the counter is looked at before the death", Fail, nil, found{row: held(row{FieldFailures: "4"})}, look},
+		{"fail past the cap", Fail, nil, found{row: held(row{FieldFailures: "9"}), looked: true}, dead("10")},
+		{"fail with a cap of one", Fail, with(Fail, 9, "1"), found{row: held(nil), looked: true}, dead("1")},
 		{"fail, failures no number", Fail, nil, found{row: held(row{FieldFailures: "many"})}, scheduled},
-		{"fail, dead, counter full", Fail, with(Fail, 9, "1"), found{row: held(nil), count: "9223372036854775807"},
+		{"fail, dead, counter full", Fail, with(Fail, 9, "1"), found{row: held(nil), looked: true, count: "9223372036854775807"},
 			decided{effects: dead("1").effects[:4], reply: constReply(ConstDead)}},
 		{"fail at once", Fail, with(Fail, 8, "0"), found{row: held(nil)},
 			decided{effects: append(scheduled.effects[:3:3], "ZADD schedule 1732872600000"), reply: scheduled.reply}},

@@ -11,7 +11,7 @@ const (
 	OpSet Op = iota
 	// OpHSet writes N fields of Key.
 	OpHSet
-	// OpHDel removes N fields of Key, which must be there.
+	// OpHDel removes those of N fields that Key has. Key must be there.
 	OpHDel
 	// OpZAdd adds the job's id to Key at Score.
 	OpZAdd
@@ -105,16 +105,10 @@ func (o *Outcome) zadd(key Key, score int64) { o.add(OpZAdd, key).Score = score 
 func (o *Outcome) zrem(key, or Key)          { o.add(OpZRem, key).Else = or }
 func (o *Outcome) del(key Key)               { o.add(OpDel, key) }
 
-// hdel removes those of the given fields that the row has, if any.
-func (o *Outcome) hdel(r *Request, key Key, fields ...Field) {
-	var e *Effect
+// hdel removes those of the given fields that are there, if any.
+func (o *Outcome) hdel(key Key, fields ...Field) {
+	e := o.add(OpHDel, key)
 	for _, f := range fields {
-		if !r.has(f) {
-			continue
-		}
-		if e == nil {
-			e = o.add(OpHDel, key)
-		}
 		e.set(f, Value{})
 	}
 }

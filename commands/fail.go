@@ -35,14 +35,17 @@ func decideFail(r *Request, o *Outcome) {
 	failures := lease.Count(r.Row[FieldFailures]) + 1
 	to := ConstScheduled
 	if failures >= number(r, failMax) {
-		to = ConstDead
+		if to = ConstDead; !r.Looked {
+			o.Next = Look // at the counter
+			return
+		}
 	}
 	o.zrem(KeyActive, KeyPending)
 	o.hset(KeyRow).
 		set(state(to)).
 		set(FieldFailures, integer(failures)).
 		set(FieldLastError, argument(failError))
-	o.hdel(r, KeyRow, FieldLeaseEpoch, FieldStalled)
+	o.hdel(KeyRow, FieldLeaseEpoch, FieldStalled)
 	if to == ConstDead {
 		o.zadd(KeyDead, 0)
 		o.count(r, KeyFailed)

@@ -134,7 +134,7 @@ func FuzzNumbers(f *testing.F) {
 			t.Fatalf("attempts %q: the token is %d", s, o.Reply.N)
 		}
 
-		o = run(t, Fail, found{row: held(row{FieldFailures: s})}.request(Fail, valid(Fail)...))
+		o = run(t, Fail, found{row: held(row{FieldFailures: s}), looked: true}.request(Fail, valid(Fail)...))
 		failures := int64(0)
 		if within(natural, 0, 1<<53-2) {
 			failures = n.Int64()
@@ -278,6 +278,17 @@ func (d *dice) request(verb Verb) *Request {
 			}
 		}
 	}
+	if c.Plan.Source == NoKey && d.below(2) == 1 {
+		r.Looked = true
+		for _, field := range c.Plan.Late {
+			if r.Types[KeyRow] == Hash && d.often() {
+				r.Present |= 1 << field
+			}
+		}
+		if k := c.Plan.Counter; c.Plan.LateCounter {
+			r.Types[k] = d.keyType(k)
+		}
+	}
 	if r.HasEntry && d.below(2) == 1 {
 		r.Looked = true
 		for _, k := range []Key{KeyPending, KeyActive, KeySchedule, KeyDead} {
@@ -384,7 +395,7 @@ func checkNext(t *testing.T, verb Verb, r *Request, o *Outcome) {
 	ok := false
 	switch {
 	case o.Next == Look:
-		ok = walks && !r.Looked && o.NumEffects == 0
+		ok = (walks || len(Table[verb].Plan.Late) > 0) && !r.Looked && o.NumEffects == 0
 	case o.Next == NextEntry:
 		ok = walks && r.Step+1 < maxDropped && o.NumEffects > 0
 	case verb == Claim && o.Reply.Kind == ReplyJob:
@@ -450,7 +461,7 @@ func checkEffect(t *testing.T, verb Verb, r *Request, o *Outcome, i int) {
 			bad("number of fields")
 		}
 		for j, f := range e.Fields[:e.N] {
-			if f >= FieldGroup || slices.Contains(e.Fields[:j], f) || e.Op == OpHDel && !r.has(f) {
+			if f >= FieldGroup || slices.Contains(e.Fields[:j], f) {
 				bad("field")
 			}
 		}

@@ -124,28 +124,34 @@ static void read_identity(emq_frame *f) {
 
 static vm_string *field_or_end(int field) { return field == EMQ_NO_FIELD ? NULL : emq_field[field]; }
 
+/* Reads which of some fields the row has, all in one call. */
+static void read_exists(emq_frame *f, vm_key *row, const uint8_t *field) {
+    int there[EMQ_MAX_READ] = {0};
+    if (field[0] == EMQ_NO_FIELD) return;
+#define EXISTS(i) field_or_end(field[i]), &there[i]
+    vm_HashGet(row, VM_HASH_EXISTS, EXISTS(0), EXISTS(1), EXISTS(2), EXISTS(3), NULL);
+#undef EXISTS
+    for (int i = 0; i < EMQ_MAX_READ; i++)
+        if (there[i]) f->req.present |= 1u << field[i];
+}
+
 static void read_row(emq_frame *f, emq_step *s) {
     emq_request *r = &f->req;
     vm_key *row = emq_open(f, s, EMQ_ROW);
     r->types[EMQ_ROW] = type_of(row);
     r->present = 0;
     if (r->types[EMQ_ROW] != VM_TYPE_HASH + 1) return;
-    /* One call for the values and one for what only has to be there. The lists end in a NULL field. */
-    const uint8_t *v = f->verb->values, *e = f->verb->exists;
-    int there[EMQ_MAX_READ] = {0};
+    /* One call for all values. The list ends in a NULL field. */
+    const uint8_t *v = f->verb->values;
 #define VALUE(i) field_or_end(v[i]), &s->value[i]
-#define EXISTS(i) field_or_end(e[i]), &there[i]
     vm_HashGet(row, VM_HASH_NONE, VALUE(0), VALUE(1), VALUE(2), VALUE(3), NULL);
-    vm_HashGet(row, VM_HASH_EXISTS, EXISTS(0), EXISTS(1), EXISTS(2), EXISTS(3), NULL);
 #undef VALUE
-#undef EXISTS
     for (int i = 0; i < EMQ_MAX_READ; i++) {
-        if (s->value[i]) {
-            r->row[v[i]] = bytes_of(s->value[i]);
-            r->present |= 1u << v[i];
-        }
-        if (there[i]) r->present |= 1u << e[i];
+        if (!s->value[i]) continue;
+        r->row[v[i]] = bytes_of(s->value[i]);
+        r->present |= 1u << v[i];
     }
+    read_exists(f, row, f->verb->exists);
 }
 
 static void read_count(emq_frame *f) {
@@ -177,6 +183,18 @@ static void read_entry(emq_frame *f, emq_step *s) {
     read_row(f, s);
 }
 
+/* Reads the late part of the verb's plan. */
+static void read_late(emq_frame *f) {
+    emq_request *r = &f->req;
+    if (r->types[EMQ_ROW] == VM_TYPE_HASH + 1) read_exists(f, f->key[EMQ_ROW], f->verb->late);
+    if (f->verb->late_counter) {
+        int key = f->verb->counter;
+        r->types[key] = type_of(emq_open(f, &f->first, key));
+        read_count(f);
+    }
+    r->looked = 1;
+}
+
 /* Reads which sets of the queue hold the step's entry. */
 static void look(emq_frame *f, emq_step *s) {
     static const uint8_t sets[] = {EMQ_PENDING, EMQ_ACTIVE, EMQ_SCHEDULE, EMQ_DEAD};
@@ -201,7 +219,7 @@ static void read_plan(emq_frame *f) {
     for (int key = 0; key < EMQ_NUM_KEYS; key++)
         if (f->verb->keys & (1u << key)) r->types[key] = type_of(emq_open(f, &f->first, key));
     read_identity(f);
-    if (f->verb->counter != EMQ_NO_KEY) read_count(f);
+    if (f->verb->counter != EMQ_NO_KEY && !f->verb->late_counter) read_count(f);
     if (f->verb->source != EMQ_NO_KEY)
         read_entry(f, &f->first);
     else
@@ -219,7 +237,7 @@ static int decide(emq_frame *f, int verb) {
         f->last = s;
         switch (s->out.next) {
         case EMQ_FINISH: return 1;
-        case EMQ_LOOK: look(f, s); break;
+        case EMQ_LOOK: s->entry ? look(f, s) : read_late(f); break;
         case EMQ_NEXT_ENTRY:
             s = s->next = vm_Alloc(sizeof(*s));
             memset(s, 0, offsetof(emq_step, out));

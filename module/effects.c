@@ -72,11 +72,13 @@ static void hset(emq_frame *f, emq_step *s, emq_effect *e) {
 static void hdel(emq_frame *f, emq_step *s, emq_effect *e) {
     vm_string *word[MAX_WORDS] = {emq_name(f, s, e->key)};
     vm_key *key = emq_open(f, s, e->key);
+    int n = 1;
     for (int i = 0; i < e->n; i++) {
-        word[1 + i] = emq_field[e->fields[i]];
-        vm_HashSet(key, VM_HASH_NONE, word[1 + i], VM_HASH_DELETE, NULL);
+        vm_string *field = emq_field[e->fields[i]];
+        if (vm_HashSet(key, VM_HASH_NONE, field, VM_HASH_DELETE, NULL)) word[n++] = field;
     }
-    propagate(f, "HDEL", word, 1 + e->n);
+    if (n == 1) return;
+    propagate(f, "HDEL", word, n);
     e->done = e->key;
     e->emptied = vm_KeyType(key) == VM_TYPE_EMPTY;
 }

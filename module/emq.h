@@ -88,6 +88,8 @@ typedef struct {
     uint32_t keys;   /* the plan, as bits */
     uint8_t values[EMQ_MAX_READ]; /* fields of the row, the rest EMQ_NO_FIELD */
     uint8_t exists[EMQ_MAX_READ];
+    uint8_t late[EMQ_MAX_READ]; /* what is read when the decision asks for it */
+    uint8_t late_counter;
     uint8_t counter;
     uint8_t source;
 } emq_verb;

@@ -105,6 +105,10 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	}
 	readFields(&verb.values, c.Plan.Values)
 	readFields(&verb.exists, c.Plan.Exists)
+	readFields(&verb.late, c.Plan.Late)
+	if c.Plan.LateCounter {
+		verb.late_counter = 1
+	}
 
 	why := C.emq_register(ctx, C.int(v), text(c.Flags), text(c.Categories), text(c.Summary), text(c.Complexity),
 		text(c.Since), text(c.Tips), &names[0], &types[0])
