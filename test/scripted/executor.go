@@ -15,19 +15,28 @@ type Connection interface {
 	Do(args ...string) string
 }
 
-// Executor is a speaker of wire 4 on one connection.
-type Executor struct{ conn Connection }
+// Executor is a speaker of one wire on one connection.
+type Executor struct {
+	conn  Connection
+	runID string // of the server, once a script needed it; a connection does not outlive it
+}
+
+// ofServer are the verbs whose twin takes the server's run_id as one more, last argument.
+var ofServer = map[string]bool{"EMQ.EXTEND": true, "EMQ.REAP": true}
 
 // Open claims the connection's database for wire 4, or verifies that it is of wire 4 already. It is an error if the
 // database is of another wire: then nothing was written, and nothing may be.
-func Open(conn Connection) (*Executor, error) {
-	switch reply := conn.Do("SET", wire.Identity, wire.Wire4, "NX", "GET"); {
-	case reply == wire.Nil, reply == wire.Bulk(wire.Wire4):
-		return &Executor{conn}, nil
+func Open(conn Connection) (*Executor, error) { return OpenAs(conn, wire.Wire4) }
+
+// OpenAs is Open for a client that speaks the given wire, since scripts run on a store of wire 6 too.
+func OpenAs(conn Connection, identity string) (*Executor, error) {
+	switch reply := conn.Do("SET", wire.Identity, identity, "NX", "GET"); {
+	case reply == wire.Nil, reply == wire.Bulk(identity):
+		return &Executor{conn: conn}, nil
 	case wire.IsError(reply):
 		return nil, fmt.Errorf("the fence cannot be read: %s", reply)
 	default:
-		return nil, fmt.Errorf("the store speaks %q, this executor %q", wire.Value(reply), wire.Wire4)
+		return nil, fmt.Errorf("the store speaks %q, this executor %q", wire.Value(reply), identity)
 	}
 }
 
@@ -38,6 +47,12 @@ func (e *Executor) Do(args ...string) string {
 		panic("scripted: no twin of " + args[0])
 	}
 	command := append([]string{"EVALSHA", script.SHA}, args[1:]...)
+	if ofServer[args[0]] {
+		if e.runID == "" {
+			e.runID = e.askRunID()
+		}
+		command = append(command, e.runID)
+	}
 	reply := e.conn.Do(command...)
 	if !strings.HasPrefix(reply, "-NOSCRIPT ") {
 		return reply
@@ -46,4 +61,14 @@ func (e *Executor) Do(args ...string) string {
 		return reply
 	}
 	return e.conn.Do(command...)
+}
+
+func (e *Executor) askRunID() string {
+	reply := e.conn.Do("INFO", "server")
+	_, rest, ok := strings.Cut(reply, "\nrun_id:")
+	id, _, end := strings.Cut(rest, "\r")
+	if !ok || !end {
+		panic(fmt.Sprintf("scripted: no run_id in %q", reply))
+	}
+	return id
 }
