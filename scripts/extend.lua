@@ -8,8 +8,8 @@
 --          lease_ms  how long the job is the caller's, from now
 --          run_id    the server's
 --   Reply  1: extended; -1: there is no such job
---   Error  EMQKIND: the id is not of a job; EMQSCRIPT: the row belongs to a lane (group) or a flow (parent); EMQSTALE: the
---          lease was lost or given back
+--   Error  EMQKIND: the id is not of a job; EMQSCRIPT: the row belongs to a lane (group) or a flow (parent);
+--          EMQSTALE: the lease was lost or given back
 --
 -- A full memory is no reason to lose a lease, hence allow-oom.
 

@@ -1,7 +1,7 @@
 // Package scripts answers one question: what does the scripted executor run for a verb?
 //
 // Each .lua file is the twin of one native verb: the same KEYS, ARGV and replies, with the SHA in the verb's place. Those
-// of enqueue, claim, complete and fail are of wire 4, so they know neither lease_epoch nor failures, and none of the edges
+// of enqueue, claim, complete and fail are of wire 4: they know neither lease_epoch nor failures, and none of the edges
 // that the native verbs refuse. Those of schedule, extend, promote and reap are for a store of wire 6; extend and reap
 // take the server's run_id as one more, last argument. None looks at the identity: the connector did.
 package scripts

@@ -226,7 +226,10 @@ func TestSchedule(t *testing.T) {
 				`ZADD emq:{q}:schedule 5 "JOB\x00\r\n\xff "`,
 			},
 		},
-		{"an empty payload", nil, schedule("JOB1", "", "at", 5), wire.Integer(1), []string{`HSET emq:{q}:job:JOB1 state scheduled attempts 0 payload ""`, "ZADD emq:{q}:schedule 5 JOB1"}},
+		{
+			"an empty payload", nil, schedule("JOB1", "", "at", 5), wire.Integer(1),
+			[]string{`HSET emq:{q}:job:JOB1 state scheduled attempts 0 payload ""`, "ZADD emq:{q}:schedule 5 JOB1"},
+		},
 		{"a job that is there", []string{row("pending"), addPending}, in, wire.Integer(0), nil},
 		{"a job that waits", []string{row("scheduled"), addSchedule}, in, wire.Integer(0), nil},
 		{"no job's id", nil, schedule("job1", "x", "in", 1000), wire.Kind, nil},
@@ -301,7 +304,6 @@ func TestPromote(t *testing.T) {
 		{"nothing", nil, call, wire.Integer(0), nil},
 		{"nothing is due", []string{row("scheduled"), "ZADD emq:{q}:schedule " + later + " JOB1"}, call, wire.Integer(0), nil},
 		{"a retry", []string{row("scheduled", "failures 1", "last_error why"), addSchedule}, call, wire.Integer(1), moved},
-		{"due since the beginning", []string{row("scheduled"), "ZADD emq:{q}:schedule 0 JOB1"}, call, wire.Integer(1), moved},
 		{"a flow's row", []string{row("scheduled", "parent p"), addSchedule}, call, wire.Integer(1), moved},
 		{"a bad row, which the claim will see", []string{"HSET emq:{q}:job:JOB1 state scheduled", addSchedule}, call, wire.Integer(1), moved},
 		{
@@ -317,7 +319,7 @@ func TestPromote(t *testing.T) {
 		{"pending is no sorted set", []string{row("scheduled"), addSchedule, "SET emq:{q}:pending x"}, call, "-WRONGTYPE ", nil},
 		{"schedule is no sorted set", []string{"SET emq:{q}:schedule x"}, call, "-WRONGTYPE ", nil},
 	}
-	list = append(list, entries("scheduled", addSchedule, zremSchedule, promote,
+	list = append(list, entries("scheduled", promote,
 		func(ids ...string) string { return wire.Integer(int64(len(ids))) }, moved)...)
 	open(t).all(t, list)
 }
@@ -375,20 +377,24 @@ func TestReap(t *testing.T) {
 		{"pending is no sorted set", append(lost(), "SET emq:{q}:pending x"), call, "-WRONGTYPE ", nil},
 		{"active is no sorted set", []string{"SET emq:{q}:active x"}, call, "-WRONGTYPE ", nil},
 	}
-	for _, n := range []string{"", "0", "02", "-2", "+2", "2.0", "2e0", "0x2", " 2", "2\n", "2\x00", "many", "9007199254740991", "9007199254740992", strings.Repeat("9", 400)} {
+	for _, n := range []string{
+		"", "0", "02", "-2", "+2", "2.0", "2e0", "0x2", " 2", "2\n", "2\x00", "many", "9007199254740991", "9007199254740992",
+		strings.Repeat("9", 400),
+	} {
 		list = append(list, transition{
 			fmt.Sprintf("stalled %q", n), lost("stalled " + strconv.Quote(n)), call, recovered, stalled("1"),
 		})
 	}
-	list = append(list, entries("active", addActive, zremActive, func(limit int64) []string { return reap(3, limit) },
+	list = append(list, entries("active", func(limit int64) []string { return reap(3, limit) },
 		func(ids ...string) string { return reaped(ids, nil) }, stalled("1"))...)
 	open(t).all(t, list)
 }
 
-// entries are the cases in which promote and reap are alike: what becomes of an entry that has the given state's set as
-// its source. moved are the writes for a JOB1 that goes to pending.
-func entries(state, add, zrem string, call func(limit int64) []string, reply func(ids ...string) string, moved []string) []transition {
+// entries are the cases in which promote and reap are alike: what becomes of an entry in the set of the given state.
+// reply is the answer to a call that moved these ids to pending, and moved is what it writes for JOB1.
+func entries(state string, call func(limit int64) []string, reply func(ids ...string) string, moved []string) []transition {
 	source := q.Set(state)
+	add, behind, zrem := "ZADD "+source+" 1 JOB1", "ZADD "+source+" 5 JOB1", "ZREM "+source+" JOB1"
 	of := func(line, id string) string {
 		words := wire.Words(line)
 		for i, word := range words {
@@ -410,6 +416,7 @@ func entries(state, add, zrem string, call func(limit int64) []string, reply fun
 		{"hardly a name", []string{of(row(state), "J"), of(add, "J"), of(add, "")}, call(9), reply(), []string{of(zrem, ""), of(zrem, "J")}},
 		{"a state of no set", []string{row("lost"), add}, call(9), reply("JOB1"), moved},
 		{"no state", []string{"HSET emq:{q}:job:JOB1 attempts 1", add}, call(9), reply("JOB1"), moved},
+		{"a time before all others", []string{row(state), "ZADD " + source + " -1 JOB1"}, call(9), reply("JOB1"), moved},
 		{"a lane's row", []string{row(state, "group g"), add}, call(9), reply(), nil},
 		{"a lane's row without a name", []string{row(state, `group ""`), add}, call(9), reply(), nil},
 		{"any bytes", []string{of(row(state), odd), of(add, odd)}, call(9), reply(odd), all(moved, odd)},
@@ -429,9 +436,9 @@ func entries(state, add, zrem string, call func(limit int64) []string, reply fun
 				of(row(state), "JOB3"), of(add, "JOB3"), of(add, "JOB4"),
 			}, call(9), reply("JOB1", "JOB3"), append(append(slices.Clone(moved), all(moved, "JOB3")...), of(zrem, "JOB4")),
 		},
-		{"a lane's rows, many", []string{lanes(source, state, 250), row(state), "ZADD " + source + " 5 JOB1"}, call(1), reply("JOB1"), moved},
-		{"a lane's rows, as many as are passed", []string{lanes(source, state, 9999), row(state), "ZADD " + source + " 5 JOB1"}, call(10000), reply("JOB1"), moved},
-		{"a lane's rows, more than are passed", []string{lanes(source, state, 10000), row(state), "ZADD " + source + " 5 JOB1"}, call(10000), reply(), nil},
+		{"a lane's rows, many", []string{lanes(source, state, 250), row(state), behind}, call(1), reply("JOB1"), moved},
+		{"a lane's rows, as many as are passed", []string{lanes(source, state, 9999), row(state), behind}, call(10000), reply("JOB1"), moved},
+		{"a lane's rows, more than are passed", []string{lanes(source, state, 10000), row(state), behind}, call(10000), reply(), nil},
 	}
 	for _, other := range slices.Sorted(maps.Keys(wire.SetOf)) {
 		if other == state {
