@@ -20,6 +20,10 @@ func (c *Command) check(r *Request, o *Outcome) bool {
 		o.refuseKey(c, r, arg, queue)
 		return false
 	}
+	if c.word > 0 && !c.Args[c.word-1].knows(r.Args[c.word]) {
+		o.refuseWord(&c.Args[c.word-1], r.Args[c.word])
+		return false
+	}
 	for _, i := range c.numbers {
 		a := &c.Args[i-1]
 		if n, ok := lease.Decimal(r.Args[i]); !ok || n < a.Range.min || n > a.Range.max {
@@ -33,6 +37,8 @@ func (c *Command) check(r *Request, o *Outcome) bool {
 	}
 	return r.read(c)
 }
+
+func (a *Arg) knows(word string) bool { return word == a.Words[0] || word == a.Words[1] }
 
 // number is an argument that check has found to be in its range.
 func number(r *Request, arg int) int64 {

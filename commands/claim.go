@@ -39,7 +39,7 @@ func (r *Request) grant(o *Outcome) {
 		o.Next = Look
 		return
 	}
-	if r.elsewhere() {
+	if r.elsewhere(KeyPending) {
 		r.drop(o)
 		return
 	}
@@ -56,25 +56,9 @@ func (r *Request) grant(o *Outcome) {
 	o.answer(ReplyJob, token)
 }
 
-// elsewhere tells that the row's state is that of another set, and that set holds the job: the entry in pending is a
-// leftover.
-func (r *Request) elsewhere() bool {
-	var at Key
-	switch r.Row[FieldState] {
-	case lease.Active:
-		at = KeyActive
-	case lease.Scheduled:
-		at = KeySchedule
-	case lease.Dead:
-		at = KeyDead
-	default:
-		return false
-	}
-	return r.Member&(1<<at) != 0
-}
-
 // drop takes the entry out of pending and goes on to the next.
 func (r *Request) drop(o *Outcome) {
+	o.Fate = Dropped
 	o.zrem(KeyPending, NoKey)
 	if r.Step+1 < maxDropped {
 		o.Next = NextEntry
@@ -87,6 +71,7 @@ func (r *Request) drop(o *Outcome) {
 // the row's state alone says so.
 func (r *Request) bury(o *Outcome) {
 	r.drop(o)
+	o.Fate = Buried
 	o.hset(KeyRow).
 		set(state(ConstDead)).
 		set(FieldLastError, constant(ConstBadAttempts))

@@ -103,6 +103,10 @@ type Plan struct {
 	// Source is the sorted set whose entries are walked from its lowest; each entry's row is then read and decided on
 	// by itself. NoKey where the row is named by the caller.
 	Source Key
+	// Due bounds the walk to the entries whose score is not after now.
+	Due bool
+	// Member is the set that is asked whether it holds the caller's id, or NoKey.
+	Member Key
 }
 
 // Request is what the host read for one decision. The C mirror is emq_request.
@@ -113,14 +117,25 @@ type Request struct {
 	Entry string
 	// Identity is the value of fence.Key, if that is a string.
 	Identity string
+	// Epoch is the run_id of this server.
+	Epoch string
 	// Row holds the values of the plan's fields; a field is present if its bit in Present is set.
 	Row [NumFields]string
 	// Count is the plan's counter, if HasCount.
 	Count string
 	// Now is the server's clock in Unix ms, one value for a whole execution unit.
 	Now int64
+	// Deadline is the score of Entry in the source.
+	Deadline float64
+	// ServedSince is the instant, in Unix ms, up to which a lease that ended does not count against its job, since the
+	// server did not serve its holder. 0 in a command: only the pump knows.
+	ServedSince int64
 	// Step counts the entries of the source that this call has already decided on.
 	Step int32
+	// Slice bounds the entries that the pump looks at in one call; 0 in a command.
+	Slice int32
+	// Tally is what this call has decided so far: that of the outcome before.
+	Tally Tally
 	// Present is the set of fields that the row has, by their bits.
 	Present uint32
 	// Types tells what each key of the plan holds.
@@ -135,8 +150,14 @@ type Request struct {
 	HasCount bool
 	// Looked tells that what Look asks for was read; see Outcome.Next.
 	Looked bool
-	// Member is the set of keys, by their bits, that hold Entry.
+	// Member is the set of keys, by their bits, that hold Entry; or of the plan's Member alone, the id.
 	Member uint8
+}
+
+// Tally counts what one call has decided for the entries that it walked.
+type Tally struct {
+	// Taken were moved or dropped, Moved of them moved; Counted added 1 to the plan's counter.
+	Taken, Moved, Counted int32
 }
 
 func (r *Request) has(f Field) bool { return r.Present&(1<<f) != 0 }
@@ -152,6 +173,25 @@ const (
 	// Look: read which of the queue's sets hold the entry, and the type of each, or, where the caller names the job, the
 	// plan's late part, and decide on the same job again.
 	Look
+)
+
+// Fate is what a decision makes of an entry that was walked.
+type Fate uint8
+
+const (
+	// NoFate: there was no entry, or the verb answers for it otherwise.
+	NoFate Fate = iota
+	// Dropped: the entry left the source, and its job, if there is one, is untouched.
+	Dropped
+	// Left: the entry stays, for the scripts that own its row.
+	Left
+	// Returned: the job went back to pending.
+	Returned
+	// Stalled: the job went back to pending, and its lost lease was counted.
+	Stalled
+	// Buried: the job went to the dead letters.
+	Buried
+	NumFates
 )
 
 // MaxEffects bounds the effects of one decision, MaxText the bytes of a refusal, the final NUL included.
@@ -172,18 +212,23 @@ type Outcome struct {
 	Refusal Refusal
 	// Next tells how to go on.
 	Next Next
+	// Fate is what becomes of the entry.
+	Fate Fate
+	// Tally is what this call has decided, this decision included.
+	Tally Tally
 	// Text is the error reply, NUL-terminated, free of control bytes.
 	Text [MaxText]byte
 }
 
 // Reset makes the outcome that of a verb which changes nothing and does not answer yet.
 func (o *Outcome) Reset() {
-	o.NumEffects, o.TextLen, o.Refusal, o.Next, o.Reply = 0, 0, NotRefused, Finish, Reply{}
+	o.NumEffects, o.TextLen, o.Refusal, o.Next, o.Fate, o.Reply = 0, 0, NotRefused, Finish, NoFate, Reply{}
 }
 
 // Decide decides one verb on what was read for it, following the order of WIRE6 §2, and writes the outcome.
 func Decide(verb Verb, r *Request, o *Outcome) {
 	o.Reset()
+	o.Tally = r.Tally
 	c := &Table[verb]
 	if c.check(r, o) {
 		c.decide(r, o)

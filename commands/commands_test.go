@@ -37,7 +37,7 @@ type found struct {
 
 func (f found) request(verb Verb, args ...string) *Request {
 	c := &Table[verb]
-	r := &Request{Now: now, Step: f.step, Replica: f.replica, IdentityType: String, Identity: fence.Identity}
+	r := &Request{Now: now, Deadline: float64(now), Epoch: "run", Step: f.step, Replica: f.replica, IdentityType: String, Identity: fence.Identity}
 	r.Args[0] = c.Name
 	copy(r.Args[1:], args)
 	if f.identity == "-" {
@@ -78,9 +78,9 @@ func (f found) request(verb Verb, args ...string) *Request {
 				r.Types[k] = None
 			}
 		}
-		for _, k := range f.member {
-			r.Member |= 1 << k
-		}
+	}
+	for _, k := range f.member {
+		r.Member |= 1 << k
 	}
 	if c.Plan.Source == NoKey {
 		r.Looked = f.looked
@@ -159,6 +159,10 @@ func valid(verb Verb) []string {
 		Complete: {"2", "emq:{q}:active", "emq:{q}:job:JOB01", id, "3", "emq:{q}:"},
 		Fail: {"4", "emq:{q}:active", "emq:{q}:schedule", "emq:{q}:dead", "emq:{q}:job:JOB01", id, "3", "1000", "5",
 			"boom", "emq:{q}:"},
+		Schedule: {"2", "emq:{q}:job:JOB01", "emq:{q}:schedule", id, "data", "in", "1000"},
+		Extend:   {"2", "emq:{q}:active", "emq:{q}:job:JOB01", id, "3", "30000"},
+		Promote:  {"2", "emq:{q}:schedule", "emq:{q}:pending", "emq:{q}:", "100"},
+		Reap:     {"3", "emq:{q}:active", "emq:{q}:pending", "emq:{q}:dead", "emq:{q}:", "3", "100"},
 	}[verb]
 }
 
@@ -371,7 +375,8 @@ func TestOrder(t *testing.T) {
 		c := &Table[verb]
 		t.Run(c.Name, func(t *testing.T) {
 			args := valid(verb)
-			f := found{replica: true, identity: "echomq:4.0.0", types: map[Key]Type{KeyPending: String, KeyActive: String}, row: held(nil)}
+			f := found{replica: true, identity: "echomq:4.0.0", row: held(nil),
+				types: map[Key]Type{KeyPending: String, KeyActive: String, KeySchedule: String}}
 			refuses := func(class string) {
 				t.Helper()
 				got := decide(verb, f.request(verb, args...))
@@ -380,6 +385,9 @@ func TestOrder(t *testing.T) {
 			}
 			for _, n := range c.numbers {
 				args[n-1] = "-1"
+			}
+			if c.word > 0 {
+				args[c.word-1] = "IN"
 			}
 			lastKey := 0
 			for i, a := range c.Args {
@@ -401,6 +409,10 @@ func TestOrder(t *testing.T) {
 			}
 			refuses("EMQKEY")
 			args[lastKey] = key
+			if c.word > 0 {
+				refuses("ERR " + c.Args[c.word-1].Name)
+				args[c.word-1] = scheduleIn
+			}
 			for _, n := range c.numbers {
 				refuses("ERR " + c.Args[n-1].Name)
 				args[n-1] = "1"
@@ -411,6 +423,7 @@ func TestOrder(t *testing.T) {
 			f.identity = ""
 			refuses("WRONGTYPE")
 			f.types = nil
+			f.member = []Key{KeyActive}
 			assert.Empty(t, decide(verb, f.request(verb, with(verb, 1, c.Numkeys())...)).err)
 		})
 	}
@@ -458,7 +471,7 @@ func TestLayout(t *testing.T) {
 			for i := range args {
 				args[i] = strings.ReplaceAll(args[i], "{q}", "{"+q+"}")
 			}
-			assert.Empty(t, decide(verb, found{row: held(nil), looked: true}.request(verb, args...)).err, "%.20q", q)
+			assert.Empty(t, decide(verb, found{row: held(nil), looked: true, member: []Key{KeyActive}}.request(verb, args...)).err, "%.20q", q)
 		}
 	}
 	for _, id := range []string{"JOB", "JOB\x00", "JOB{}", "JOB}:pending", "JOB\r\n", "JOB" + long} {
@@ -573,7 +586,7 @@ func TestTable(t *testing.T) {
 		assert.Contains(t, strings.Fields(c.Categories), Category, c.Name)
 		assert.Equal(t, strings.Contains(c.Flags, "fast"), strings.Contains(c.Categories, "fast"), c.Name)
 		assert.NotEqual(t, strings.Contains(c.Categories, "slow"), strings.Contains(c.Categories, "fast"), c.Name)
-		assert.Equal(t, verb == Enqueue, strings.Contains(c.Flags, "deny-oom"), c.Name)
+		assert.Equal(t, verb == Enqueue || verb == Schedule, strings.Contains(c.Flags, "deny-oom"), c.Name)
 	}
 }
 

@@ -1,5 +1,7 @@
 package commands
 
+import "math"
+
 // Op is one kind of write. The set is closed: a verb is a sequence of these, and the one interpreter in module/
 // applies, propagates and announces each as the plain command of that name would (WIRE6 §5).
 type Op uint8
@@ -58,6 +60,7 @@ const (
 	ConstZero
 	ConstOne
 	ConstBadAttempts
+	ConstStalled
 	NumConsts
 )
 
@@ -70,6 +73,7 @@ var ConstText = [NumConsts]string{
 	ConstZero:        "0",
 	ConstOne:         "1",
 	ConstBadAttempts: "bad row: attempts is missing or is no integer that can be counted up",
+	ConstStalled:     "stalled",
 }
 
 // Effect is one write, as data. The id of a ZADD or ZREM is that of the job decided on: the id argument, or the entry.
@@ -122,11 +126,12 @@ func (o *Outcome) count(r *Request, key Key) {
 	n := int64(0)
 	if r.HasCount {
 		var ok bool
-		if n, ok = counter(r.Count); !ok {
+		if n, ok = counter(r.Count); !ok || n >= math.MaxInt64-int64(o.Tally.Counted) {
 			return
 		}
 	}
-	o.add(OpHIncrBy, key).set(FieldCount, integer(n+1))
+	o.Tally.Counted++
+	o.add(OpHIncrBy, key).set(FieldCount, integer(n+int64(o.Tally.Counted)))
 }
 
 // counter reads a number as HINCRBY does, and reports whether 1 can be added to it.
@@ -171,6 +176,8 @@ const (
 	ReplyJob
 	// ReplyEmpty: an empty array.
 	ReplyEmpty
+	// ReplyReaped: [[ids returned], [ids buried]] of the entries that were walked.
+	ReplyReaped
 )
 
 // Reply is the answer to a verb that was not refused, as data.

@@ -12,6 +12,7 @@ const (
 	RefusedNumkeys
 	RefusedKind
 	RefusedKey
+	RefusedWord
 	RefusedNumber
 	RefusedReplica
 	RefusedFence
@@ -36,6 +37,7 @@ var Catalogue = [NumRefusals]struct {
 	RefusedNumkeys:  {"ERR", "numkeys is not, byte for byte, the verb's number of keys", "send the count that the verb's table gives"},
 	RefusedKind:     {"EMQKIND", "the id does not start with JOB", "mint ids in the JOB namespace"},
 	RefusedKey:      {"EMQKEY", "a key, rowprefix or base is not the exact name it must be, or names another queue", "build every name from the one queue"},
+	RefusedWord:     {"ERR", "a keyword is none of those that the verb knows", "send one that the text names, in lower case"},
 	RefusedNumber:   {"ERR", "a number is no canonical decimal integer in its range", "send digits alone, in the range the text names"},
 	RefusedReplica:  {"READONLY", "the server follows another, writable or not", "send it to the primary"},
 	RefusedFence:    {"EMQFENCE", "the store belongs to another wire, or is unclaimed and may not be claimed by this call or this user", "point the client at a store of this wire; see the fence"},
@@ -147,6 +149,11 @@ func (o *Outcome) refuseKey(c *Command, r *Request, arg int, queue string) {
 
 func (o *Outcome) refuseNumber(a *Arg, got string) {
 	o.refuse(RefusedNumber, "ERR ", a.Name, " must be an integer from ", a.Range.minText, " to ", a.Range.maxText, ", got ")
+	o.quote(got)
+}
+
+func (o *Outcome) refuseWord(a *Arg, got string) {
+	o.refuse(RefusedWord, "ERR ", a.Name, ` must be "`, a.Words[0], `" or "`, a.Words[1], `", got `)
 	o.quote(got)
 }
 

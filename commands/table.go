@@ -19,12 +19,16 @@ const Category = "emq"
 // Verb numbers the verbs; it indexes Table.
 type Verb uint8
 
-// The core verbs (WIRE6 §4).
+// The core verbs (WIRE6 §4), and those that were added (§6).
 const (
 	Enqueue Verb = iota
 	Claim
 	Complete
 	Fail
+	Schedule
+	Extend
+	Promote
+	Reap
 	NumVerbs
 )
 
@@ -42,6 +46,8 @@ const (
 	RoleBase
 	// RoleRowPrefix: what the row keys of the queue start with, `emq:{q}:job:`.
 	RoleRowPrefix
+	// RoleWord: one of Arg.Words.
+	RoleWord
 	// RoleNumber: an integer in Arg.Range.
 	RoleNumber
 	// RoleBytes: opaque bytes.
@@ -74,9 +80,10 @@ func between(min, max int64) Range {
 type Arg struct {
 	Name   string
 	Role   Role
-	Key    Key    // of RoleKey
-	Access Access // of RoleKey
-	Range  Range  // of RoleNumber
+	Key    Key       // of RoleKey
+	Access Access    // of RoleKey
+	Range  Range     // of RoleNumber
+	Words  [2]string // of RoleWord
 }
 
 // Command is all there is to know of a verb. Registration, COMMAND DOCS, the checks and the docs derive from it.
@@ -98,6 +105,7 @@ type Command struct {
 	decide  func(*Request, *Outcome)
 	numkeys string
 	id      int   // where in Request.Args the id is, 0 if there is none
+	word    int   // where the keyword is, 0 if there is none
 	numbers []int // where the numbers are
 	places  []place
 }
@@ -123,7 +131,7 @@ var Table = [NumVerbs]Command{
 			{Name: "id", Role: RoleID},
 			{Name: "payload", Role: RoleBytes},
 		},
-		Plan:   Plan{Keys: []Key{KeyRow, KeyPending}, Counter: NoKey, Source: NoKey},
+		Plan:   Plan{Keys: []Key{KeyRow, KeyPending}, Counter: NoKey, Source: NoKey, Member: NoKey},
 		decide: decideEnqueue,
 	},
 	Claim: {
@@ -145,6 +153,7 @@ var Table = [NumVerbs]Command{
 			Values:  []Field{FieldState, FieldAttempts, FieldPayload},
 			Counter: NoKey,
 			Source:  KeyPending,
+			Member:  NoKey,
 		},
 		decide: decideClaim,
 	},
@@ -169,6 +178,7 @@ var Table = [NumVerbs]Command{
 			Late:    []Field{FieldLeaseEpoch},
 			Counter: KeyCompleted,
 			Source:  NoKey,
+			Member:  NoKey,
 		},
 		decide: decideComplete,
 	},
@@ -199,8 +209,104 @@ var Table = [NumVerbs]Command{
 			LateCounter: true,
 			Counter:     KeyFailed,
 			Source:      NoKey,
+			Member:      NoKey,
 		},
 		decide: decideFail,
+	},
+	Schedule: {
+		Name:       "EMQ.SCHEDULE",
+		Summary:    "Puts a new job into a queue for later; a job that exists already is left alone.",
+		Complexity: "O(log(N)) with N the number of scheduled jobs.",
+		Flags:      "write deny-oom fast getkeys-api",
+		Categories: "emq write fast",
+		Args: []Arg{
+			{Name: "numkeys", Role: RoleNumkeys},
+			{Name: "row", Role: RoleKey, Key: KeyRow, Access: AccessRW | AccessInsert},
+			{Name: "schedule", Role: RoleKey, Key: KeySchedule, Access: AccessRW | AccessInsert},
+			{Name: "id", Role: RoleID},
+			{Name: "payload", Role: RoleBytes},
+			{Name: "mode", Role: RoleWord, Words: [2]string{scheduleAt, scheduleIn}},
+			{Name: "ms", Role: RoleNumber, Range: between(0, lease.MaxMillis)},
+		},
+		Plan:   Plan{Keys: []Key{KeyRow, KeySchedule}, Counter: NoKey, Source: NoKey, Member: NoKey},
+		decide: decideSchedule,
+	},
+	Extend: {
+		Name:       "EMQ.EXTEND",
+		Summary:    "Gives a held job's lease a new deadline, counted from now.",
+		Complexity: "O(log(N)) with N the number of active jobs.",
+		Flags:      "write fast getkeys-api",
+		Categories: "emq write fast",
+		Args: []Arg{
+			{Name: "numkeys", Role: RoleNumkeys},
+			{Name: "active", Role: RoleKey, Key: KeyActive, Access: AccessRW | AccessUpdate},
+			{Name: "row", Role: RoleKey, Key: KeyRow, Access: AccessRW | AccessUpdate},
+			{Name: "id", Role: RoleID},
+			{Name: "token", Role: RoleBytes},
+			{Name: "lease_ms", Role: RoleNumber, Range: between(1, lease.MaxMillis)},
+		},
+		Plan: Plan{
+			Keys:    []Key{KeyRow, KeyActive},
+			Values:  []Field{FieldState, FieldAttempts},
+			Exists:  []Field{FieldGroup, FieldParent},
+			Late:    []Field{FieldLeaseEpoch},
+			Counter: NoKey,
+			Source:  NoKey,
+			Member:  KeyActive,
+		},
+		decide: decideExtend,
+	},
+	Promote: {
+		Name:       "EMQ.PROMOTE",
+		Summary:    "Moves the scheduled jobs that are due to pending.",
+		Complexity: "O(M*log(N)) with N the number of jobs and M, at most 10000, the number of due entries looked at.",
+		Flags:      "write getkeys-api",
+		Categories: "emq write slow",
+		Tips:       "nondeterministic_output",
+		Args: []Arg{
+			{Name: "numkeys", Role: RoleNumkeys},
+			{Name: "schedule", Role: RoleKey, Key: KeySchedule, Access: AccessRW | AccessDelete},
+			{Name: "pending", Role: RoleKey, Key: KeyPending, Access: AccessRW | AccessInsert},
+			{Name: "base", Role: RoleBase},
+			{Name: "limit", Role: RoleNumber, Range: between(1, maxLooked)},
+		},
+		Plan: Plan{
+			Keys:    []Key{KeySchedule, KeyPending},
+			Values:  []Field{FieldState},
+			Exists:  []Field{FieldGroup},
+			Counter: NoKey,
+			Source:  KeySchedule,
+			Due:     true,
+			Member:  NoKey,
+		},
+		decide: decidePromote,
+	},
+	Reap: {
+		Name:       "EMQ.REAP",
+		Summary:    "Takes back the leases that have expired: to pending, or to the dead letters at the cap on lost leases.",
+		Complexity: "O(M*log(N)) with N the number of jobs and M, at most 10000, the number of expired entries looked at.",
+		Flags:      "write getkeys-api",
+		Categories: "emq write slow",
+		Tips:       "nondeterministic_output",
+		Args: []Arg{
+			{Name: "numkeys", Role: RoleNumkeys},
+			{Name: "active", Role: RoleKey, Key: KeyActive, Access: AccessRW | AccessRead | AccessDelete},
+			{Name: "pending", Role: RoleKey, Key: KeyPending, Access: AccessRW | AccessInsert},
+			{Name: "dead", Role: RoleKey, Key: KeyDead, Access: AccessRW | AccessInsert},
+			{Name: "base", Role: RoleBase},
+			{Name: "max_stalled", Role: RoleNumber, Range: between(0, lease.MaxAttempts)},
+			{Name: "limit", Role: RoleNumber, Range: between(1, maxLooked)},
+		},
+		Plan: Plan{
+			Keys:    []Key{KeyActive, KeyPending, KeyDead, KeyFailed},
+			Values:  []Field{FieldState, FieldLeaseEpoch, FieldStalled},
+			Exists:  []Field{FieldGroup, FieldParent},
+			Counter: KeyFailed,
+			Source:  KeyActive,
+			Due:     true,
+			Member:  NoKey,
+		},
+		decide: decideReap,
 	},
 }
 
@@ -219,6 +325,8 @@ func init() {
 				keys++
 			case RoleID:
 				c.id = i + 1
+			case RoleWord:
+				c.word = i + 1
 			case RoleNumber:
 				c.numbers = append(c.numbers, i+1)
 			}

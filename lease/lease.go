@@ -42,3 +42,10 @@ func Held(state, attempts, token string, hasEpoch bool) bool {
 	}
 	return state == Active || (state == Pending && hasEpoch)
 }
+
+// Stall counts a lost lease: it gives the row's next `stalled`, and whether that is at the cap (WIRE6 §6, REAP). A cap
+// of 0 is never reached.
+func Stall(stalled string, max int64) (n int64, over bool) {
+	n = Count(stalled) + 1
+	return n, max > 0 && n >= max
+}

@@ -163,6 +163,20 @@ static void read_count(emq_frame *f) {
     f->req.has_count = 1;
 }
 
+/* Starts the walk of the source, where the pump's last one stopped. */
+static void start_walk(emq_frame *f, vm_key *source) {
+    double from = f->walk ? f->walk->at.score : -INFINITY, score;
+    vm_ZsetFirstInScoreRange(source, from, f->verb->due ? (double)f->req.now : INFINITY, 0, 0);
+    if (!f->walk) return;
+    for (uint32_t ties = f->walk->at.ties; ties; ties--) {
+        vm_string *entry = vm_ZsetRangeCurrentElement(source, &score);
+        if (!entry) return;
+        vm_FreeString(NULL, entry);
+        if (score != from) return;
+        vm_ZsetRangeNext(source);
+    }
+}
+
 /* Reads the source's first or next entry and that entry's row into a step. */
 static void read_entry(emq_frame *f, emq_step *s) {
     emq_request *r = &f->req;
@@ -171,11 +185,11 @@ static void read_entry(emq_frame *f, emq_step *s) {
     memset(r->row, 0, sizeof(r->row));
     if (r->types[f->verb->source] != VM_TYPE_ZSET + 1) return;
     if (r->step == 0) {
-        vm_ZsetFirstInScoreRange(source, -INFINITY, INFINITY, 0, 0);
+        start_walk(f, source);
     } else if (!vm_ZsetRangeNext(source)) {
         return;
     }
-    s->entry = vm_ZsetRangeCurrentElement(source, NULL);
+    s->entry = vm_ZsetRangeCurrentElement(source, &r->deadline);
     if (!s->entry) return;
     r->has_entry = 1;
     r->entry = bytes_of(s->entry);
@@ -210,6 +224,14 @@ static void look(emq_frame *f, emq_step *s) {
     r->looked = 1;
 }
 
+/* Reads whether the plan's set holds the caller's id. */
+static void read_member(emq_frame *f) {
+    int key = f->verb->member;
+    double score;
+    if (f->req.types[key] == VM_TYPE_ZSET + 1 && vm_ZsetScore(f->key[key], f->id, &score) == VM_OK)
+        f->req.member = (uint8_t)(1u << key);
+}
+
 /* Reads everything that the verb's plan names. Where the names can't be those of one queue, or nothing may be written,
  * nothing is read: Go refuses these before it looks at the store. */
 static void read_plan(emq_frame *f) {
@@ -220,41 +242,76 @@ static void read_plan(emq_frame *f) {
         if (f->verb->keys & (1u << key)) r->types[key] = type_of(emq_open(f, &f->first, key));
     read_identity(f);
     if (f->verb->counter != EMQ_NO_KEY && !f->verb->late_counter) read_count(f);
+    if (f->verb->member != EMQ_NO_KEY) read_member(f);
     if (f->verb->source != EMQ_NO_KEY)
         read_entry(f, &f->first);
     else
         read_row(f, &f->first);
 }
 
+/* Frees what was read for a step. */
+static void free_read(emq_step *s) {
+    for (int i = 0; i < EMQ_MAX_READ; i++)
+        if (s->value[i]) vm_FreeString(NULL, s->value[i]);
+    if (s->entry) vm_FreeString(NULL, s->entry);
+    if (s->row_name) vm_FreeString(NULL, s->row_name);
+    if (s->row) vm_CloseKey(s->row);
+}
+
+/* Notes for the pump what becomes of an entry. One that is left is passed by the next walk. */
+static void note_fate(emq_frame *f) {
+    emq_walk *w = f->walk;
+    w->fates[f->out.fate]++;
+    w->ended = !f->req.has_entry;
+    if (f->out.fate != EMQ_LEFT) return;
+    if (w->at.score != f->req.deadline) w->at = (emq_position){f->req.deadline, 0};
+    w->at.ties++;
+}
+
+/* The step for the next entry. One without effects is not kept, so that a walk costs the memory of what it changes. */
+static emq_step *next_step(emq_frame *f, emq_step *s) {
+    if (!s->num_effects) {
+        free_read(s);
+        memset(s, 0, sizeof(*s));
+        return s;
+    }
+    size_t size = sizeof(*s->effects) * (size_t)s->num_effects;
+    s->effects = memcpy(vm_Alloc(size), f->out.effects, size);
+    s->next = vm_Alloc(sizeof(*s));
+    memset(s->next, 0, sizeof(*s));
+    return s->next;
+}
+
 /* Has every step decided. 0 if Go panicked: then no step may be carried out. */
 static int decide(emq_frame *f, int verb) {
     for (emq_step *s = &f->first;;) {
         emq_entered_go();
-        if (!emqDecide(verb, &f->req, &s->out)) {
+        if (!emqDecide(verb, &f->req, &f->out)) {
             emq_log_panic(f->ctx);
             return 0;
         }
-        f->last = s;
-        switch (s->out.next) {
-        case EMQ_FINISH: return 1;
-        case EMQ_LOOK: s->entry ? look(f, s) : read_late(f); break;
-        case EMQ_NEXT_ENTRY:
-            s = s->next = vm_Alloc(sizeof(*s));
-            memset(s, 0, offsetof(emq_step, out));
-            f->req.step++;
-            read_entry(f, s);
-            break;
+        if (f->out.next == EMQ_LOOK) {
+            s->entry ? look(f, s) : read_late(f);
+            continue;
         }
+        s->effects = f->out.effects;
+        s->num_effects = f->out.num_effects;
+        s->fate = f->out.fate;
+        f->last = s;
+        if (f->walk) note_fate(f);
+        if (f->out.next == EMQ_FINISH) return 1;
+        s = next_step(f, s);
+        f->req.step++;
+        f->req.tally = f->out.tally;
+        read_entry(f, s);
     }
 }
 
 static void free_frame(emq_frame *f) {
     for (emq_step *s = &f->first, *next; s; s = next) {
         next = s->next;
-        for (int i = 0; i < EMQ_MAX_READ; i++)
-            if (s->value[i]) vm_FreeString(NULL, s->value[i]);
-        if (s->entry) vm_FreeString(NULL, s->entry);
-        if (s->row_name) vm_FreeString(NULL, s->row_name);
+        free_read(s);
+        if (s->effects != f->out.effects) vm_Free(s->effects);
         if (s != &f->first) vm_Free(s);
     }
     for (int key = 0; key < EMQ_NUM_KEYS; key++)
@@ -263,9 +320,10 @@ static void free_frame(emq_frame *f) {
 }
 
 /* Reads and decides. 0 if there is no decision. */
-static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb) {
+static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk) {
     const emq_verb *v = &emq_verbs[verb];
-    memset(f, 0, offsetof(emq_frame, first.out));
+    memset(f, 0, offsetof(emq_frame, out));
+    f->walk = walk;
     f->ctx = ctx;
     f->argv = argv;
     f->verb = v;
@@ -278,6 +336,11 @@ static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int ve
     if (v->id_at) f->id = argv[v->id_at];
     f->req.now = vm_CachedMicroseconds() / 1000;
     f->req.replica = emq_is_replica != 0;
+    f->req.epoch = bytes_of(emq_run_id);
+    if (walk) {
+        f->req.slice = walk->slice;
+        f->req.served_since = walk->served_since;
+    }
     read_plan(f);
     int decided = decide(f, verb);
     if (f->identity) vm_CloseKey(f->identity);
@@ -296,14 +359,14 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
     if (emq_is_child) return vm_ReplyWithError(ctx, emq_text[EMQ_TEXT_FORKED]);
 
     emq_frame f;
-    int decided = prepare(&f, ctx, argv, argc, verb), refused = 0;
+    int decided = prepare(&f, ctx, argv, argc, verb, NULL), refused = 0;
     if (decided && emq_claims_identity(&f)) {
         /* The claim is a command of its own, which may run code of other modules: no key stays open across it, and what
          * was read before it is read again after it. */
         emq_close_keys(&f, EMQ_NO_KEY);
         free_frame(&f);
         refused = !emq_claim_identity(ctx);
-        decided = prepare(&f, ctx, argv, argc, verb);
+        decided = prepare(&f, ctx, argv, argc, verb, NULL);
         refused |= decided && emq_claims_identity(&f);
     }
     if (!decided) {
@@ -321,6 +384,19 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
     return VM_OK;
 }
 
+int emq_run_walk(vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk) {
+    emq_frame f;
+    int ok = prepare(&f, ctx, argv, argc, verb, walk) && !f.out.text_len;
+    if (ok) {
+        emq_apply(&f);
+        emq_close_keys(&f, EMQ_NO_KEY);
+        emq_announce(&f);
+    }
+    emq_close_keys(&f, EMQ_NO_KEY);
+    free_frame(&f);
+    return ok;
+}
+
 /* One trampoline a verb, in the order of package commands: the server hands a command nothing but its arguments. */
 #define TRAMPOLINE(verb)                                                                                               \
     static int trampoline_##verb(vm_ctx *ctx, vm_string **argv, int argc) { return run(ctx, argv, argc, verb); }
@@ -328,5 +404,10 @@ TRAMPOLINE(0)
 TRAMPOLINE(1)
 TRAMPOLINE(2)
 TRAMPOLINE(3)
-const vm_command_fn emq_trampolines[] = {trampoline_0, trampoline_1, trampoline_2, trampoline_3};
+TRAMPOLINE(4)
+TRAMPOLINE(5)
+TRAMPOLINE(6)
+TRAMPOLINE(7)
+const vm_command_fn emq_trampolines[] = {trampoline_0, trampoline_1, trampoline_2, trampoline_3,
+                                         trampoline_4, trampoline_5, trampoline_6, trampoline_7};
 const int emq_num_trampolines = sizeof(emq_trampolines) / sizeof(emq_trampolines[0]);

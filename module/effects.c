@@ -37,7 +37,7 @@ static vm_string *value_of(emq_frame *f, const emq_value *v, vm_string **made) {
 }
 
 int emq_claims_identity(const emq_frame *f) {
-    return f->first.out.num_effects && f->first.out.effects[0].op == EMQ_OP_SET;
+    return f->first.num_effects && f->first.effects[0].op == EMQ_OP_SET;
 }
 
 /* A context without a user (the AOF, another module's timer) is unrestricted, which only the call itself tells. */
@@ -155,7 +155,7 @@ static int may_make_a_key(const emq_effect *e) { return e->op == EMQ_OP_ZADD || 
 void emq_apply(emq_frame *f) {
     for (int last = 0; last < 2; last++) {
         for (emq_step *s = &f->first; s; s = s->next) {
-            for (emq_effect *e = s->out.effects, *end = e + s->out.num_effects; e < end; e++) {
+            for (emq_effect *e = s->effects, *end = e + s->num_effects; e < end; e++) {
                 if (may_make_a_key(e) != last) continue;
                 e->done = EMQ_NO_KEY;
                 e->emptied = 0;
@@ -175,7 +175,7 @@ void emq_announce(emq_frame *f) {
         [EMQ_OP_DEL] = {VM_NOTIFY_GENERIC, "del"},    [EMQ_OP_HINCRBY] = {VM_NOTIFY_HASH, "hincrby"},
     };
     for (emq_step *s = &f->first; s; s = s->next) {
-        for (emq_effect *e = s->out.effects, *end = e + s->out.num_effects; e < end; e++) {
+        for (emq_effect *e = s->effects, *end = e + s->num_effects; e < end; e++) {
             if (e->op == EMQ_OP_HINCRBY && emq_fields_expire) count_by_command(f, s, e);
             if (e->done == EMQ_NO_KEY) continue;
             vm_string *name = emq_name(f, s, e->done);
@@ -196,17 +196,31 @@ static void reply_payload(emq_frame *f, emq_step *s) {
     vm_ReplyWithNull(f->ctx);
 }
 
+/* The ids of the steps with one of two fates. */
+static void reply_ids(emq_frame *f, int fate, int or_fate) {
+    long n = 0;
+    for (emq_step *s = &f->first; s; s = s->next) n += s->fate == fate || s->fate == or_fate;
+    vm_ReplyWithArray(f->ctx, n);
+    for (emq_step *s = &f->first; s; s = s->next)
+        if (s->fate == fate || s->fate == or_fate) vm_ReplyWithString(f->ctx, s->entry);
+}
+
 void emq_reply(emq_frame *f) {
     emq_step *s = f->last;
-    const emq_value *reply = &s->out.reply;
-    if (s->out.text_len) {
-        vm_ReplyWithError(f->ctx, s->out.text);
+    const emq_value *reply = &f->out.reply;
+    if (f->out.text_len) {
+        vm_ReplyWithError(f->ctx, f->out.text);
         return;
     }
     switch (reply->kind) {
     case EMQ_REPLY_INTEGER: vm_ReplyWithLongLong(f->ctx, reply->n); break;
     case EMQ_REPLY_CONST: vm_ReplyWithString(f->ctx, emq_const[reply->n]); break;
     case EMQ_REPLY_EMPTY: vm_ReplyWithEmptyArray(f->ctx); break;
+    case EMQ_REPLY_REAPED:
+        vm_ReplyWithArray(f->ctx, 2);
+        reply_ids(f, EMQ_RETURNED, EMQ_STALLED);
+        reply_ids(f, EMQ_BURIED, EMQ_BURIED);
+        break;
     case EMQ_REPLY_JOB:
         vm_ReplyWithArray(f->ctx, 3);
         vm_ReplyWithString(f->ctx, s->entry);

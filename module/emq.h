@@ -18,11 +18,12 @@ enum { EMQ_MAX_ARGS = 12, EMQ_MAX_FIELDS = 4, EMQ_MAX_READ = 4, EMQ_MAX_EFFECTS 
 
 enum { EMQ_ROW, EMQ_PENDING, EMQ_ACTIVE, EMQ_SCHEDULE, EMQ_DEAD, EMQ_COMPLETED, EMQ_FAILED, EMQ_NUM_KEYS, EMQ_NO_KEY = 255 };
 enum { EMQ_FIELD_PAYLOAD = 2, EMQ_FIELD_COUNT = 9, EMQ_NUM_FIELDS, EMQ_NO_FIELD = 255 };
-enum { EMQ_CONST_ZERO = 4, EMQ_CONST_ONE, EMQ_NUM_CONSTS = 7 };
+enum { EMQ_CONST_ZERO = 4, EMQ_CONST_ONE, EMQ_NUM_CONSTS = 8 };
 enum { EMQ_OP_SET, EMQ_OP_HSET, EMQ_OP_HDEL, EMQ_OP_ZADD, EMQ_OP_ZREM, EMQ_OP_DEL, EMQ_OP_HINCRBY };
 enum { EMQ_VALUE_CONST, EMQ_VALUE_ARG, EMQ_VALUE_INT, EMQ_VALUE_EPOCH };
-enum { EMQ_REPLY_INTEGER, EMQ_REPLY_CONST, EMQ_REPLY_JOB, EMQ_REPLY_EMPTY };
+enum { EMQ_REPLY_INTEGER, EMQ_REPLY_CONST, EMQ_REPLY_JOB, EMQ_REPLY_EMPTY, EMQ_REPLY_REAPED };
 enum { EMQ_FINISH, EMQ_NEXT_ENTRY, EMQ_LOOK };
+enum { EMQ_NO_FATE, EMQ_DROPPED, EMQ_LEFT, EMQ_RETURNED, EMQ_STALLED, EMQ_BURIED, EMQ_NUM_FATES };
 enum { EMQ_UNREAD, EMQ_NONE, EMQ_STRING };
 enum { EMQ_TEXT_PANICKED, EMQ_TEXT_UNCLAIMED, EMQ_TEXT_FORKED, EMQ_NUM_TEXTS };
 
@@ -32,14 +33,24 @@ typedef struct {
     intptr_t n;
 } emq_bytes;
 
+/* What one call has decided so far. */
+typedef struct {
+    int32_t taken, moved, counted;
+} emq_tally;
+
 typedef struct {
     emq_bytes args[EMQ_MAX_ARGS];
     emq_bytes entry;
     emq_bytes identity;
+    emq_bytes epoch;
     emq_bytes row[EMQ_NUM_FIELDS];
     emq_bytes count;
     int64_t now;
+    double deadline;
+    int64_t served_since;
     int32_t step;
+    int32_t slice;
+    emq_tally tally;
     uint32_t present;
     uint8_t types[EMQ_NUM_KEYS];
     uint8_t identity_type;
@@ -74,6 +85,8 @@ typedef struct {
     int32_t text_len;
     uint8_t refusal;
     uint8_t next;
+    uint8_t fate;
+    emq_tally tally;
     char text[EMQ_MAX_TEXT];
 } emq_outcome;
 
@@ -92,20 +105,38 @@ typedef struct {
     uint8_t late_counter;
     uint8_t counter;
     uint8_t source;
+    uint8_t due;
+    uint8_t member;
 } emq_verb;
 
 /* ---- One command in flight. ---- */
 
-/* What is done to one entry of the plan's source, or to the one job that the caller names. The outcome comes last: it
- * is Go's to fill and is not cleared before. */
+/* What is done to one entry of the plan's source, or to the one job that the caller names. */
 typedef struct emq_step {
     struct emq_step *next;
     vm_string *entry;               /* owned; NULL where the caller names the job */
     vm_string *row_name;            /* of the entry; owned */
     vm_key *row;                    /* of the entry */
     vm_string *value[EMQ_MAX_READ]; /* of the verb's values; owned */
-    emq_outcome out;
+    emq_effect *effects;            /* the outcome's own in the last step; owned in those before it */
+    int num_effects;
+    uint8_t fate;
 } emq_step;
+
+/* Where a walk of a sorted set goes on: after so many entries of the score. */
+typedef struct {
+    double score;
+    uint32_t ties;
+} emq_position;
+
+/* A call of the pump's: where to go on and how far to go at most, and what came of it. */
+typedef struct {
+    emq_position at;
+    int32_t slice;
+    int64_t served_since;
+    int ended;                     /* the walk came to the last due entry */
+    uint32_t fates[EMQ_NUM_FATES]; /* of the entries */
+} emq_walk;
 
 typedef struct {
     vm_ctx *ctx;
@@ -121,8 +152,10 @@ typedef struct {
     vm_string *count;
     vm_key *identity;
     emq_step *last;     /* the step that answers */
+    emq_walk *walk;     /* of the pump; NULL in a command */
     emq_request req;
     emq_step first;
+    emq_outcome out; /* of the step decided last; Go's to fill, and not cleared before */
 } emq_frame;
 
 /* ---- onload.c ---- */
@@ -153,6 +186,9 @@ void emq_entered_go(void);
 extern emq_verb emq_verbs[EMQ_MAX_VERBS];
 extern const vm_command_fn emq_trampolines[];
 extern const int emq_num_trampolines;
+
+/* Carries a verb out for the pump: no client, no reply. 0 if it was refused. */
+int emq_run_walk(vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk);
 
 /* The name of a key of the frame's queue; the row is the step's. */
 vm_string *emq_name(emq_frame *f, emq_step *s, int key);

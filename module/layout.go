@@ -19,11 +19,15 @@ var (
 	_   = same[unsafe.Sizeof(goR)-unsafe.Sizeof(cR)]
 	_   = same[unsafe.Offsetof(goR.Entry)-unsafe.Offsetof(cR.entry)]
 	_   = same[unsafe.Offsetof(goR.Identity)-unsafe.Offsetof(cR.identity)]
+	_   = same[unsafe.Offsetof(goR.Epoch)-unsafe.Offsetof(cR.epoch)]
 	_   = same[unsafe.Offsetof(goR.Row)-unsafe.Offsetof(cR.row)]
 	_   = same[unsafe.Offsetof(goR.Count)-unsafe.Offsetof(cR.count)]
 	_   = same[unsafe.Offsetof(goR.Now)-unsafe.Offsetof(cR.now)]
+	_   = same[unsafe.Offsetof(goR.Deadline)-unsafe.Offsetof(cR.deadline)]
+	_   = same[unsafe.Offsetof(goR.ServedSince)-unsafe.Offsetof(cR.served_since)]
 	_   = same[unsafe.Offsetof(goR.Step)-unsafe.Offsetof(cR.step)]
-	_   = same[unsafe.Offsetof(goR.Present)-unsafe.Offsetof(cR.present)]
+	_   = same[unsafe.Offsetof(goR.Slice)-unsafe.Offsetof(cR.slice)]
+	_   = same[unsafe.Offsetof(goR.Tally)-unsafe.Offsetof(cR.tally)]
 	_   = same[unsafe.Offsetof(goR.Types)-unsafe.Offsetof(cR.types)]
 	_   = same[unsafe.Offsetof(goR.IdentityType)-unsafe.Offsetof(cR.identity_type)]
 	_   = same[unsafe.Offsetof(goR.Replica)-unsafe.Offsetof(cR.replica)]
@@ -31,6 +35,13 @@ var (
 	_   = same[unsafe.Offsetof(goR.HasCount)-unsafe.Offsetof(cR.has_count)]
 	_   = same[unsafe.Offsetof(goR.Looked)-unsafe.Offsetof(cR.looked)]
 	_   = same[unsafe.Offsetof(goR.Member)-unsafe.Offsetof(cR.member)]
+
+	goT commands.Tally
+	cT  C.emq_tally
+	_   = same[unsafe.Sizeof(goT)-unsafe.Sizeof(cT)]
+	_   = same[unsafe.Offsetof(goT.Taken)-unsafe.Offsetof(cT.taken)]
+	_   = same[unsafe.Offsetof(goT.Moved)-unsafe.Offsetof(cT.moved)]
+	_   = same[unsafe.Offsetof(goT.Counted)-unsafe.Offsetof(cT.counted)]
 
 	goE commands.Effect
 	cE  C.emq_effect
@@ -51,6 +62,8 @@ var (
 	_   = same[unsafe.Offsetof(goO.TextLen)-unsafe.Offsetof(cO.text_len)]
 	_   = same[unsafe.Offsetof(goO.Refusal)-unsafe.Offsetof(cO.refusal)]
 	_   = same[unsafe.Offsetof(goO.Next)-unsafe.Offsetof(cO.next)]
+	_   = same[unsafe.Offsetof(goO.Fate)-unsafe.Offsetof(cO.fate)]
+	_   = same[unsafe.Offsetof(goO.Tally)-unsafe.Offsetof(cO.tally)]
 	_   = same[unsafe.Offsetof(goO.Text)-unsafe.Offsetof(cO.text)]
 
 	_ = same[commands.VersionNumber-C.EMQ_VERSION]
@@ -88,6 +101,14 @@ var (
 	_ = same[commands.ReplyConst-C.EMQ_REPLY_CONST]
 	_ = same[commands.ReplyJob-C.EMQ_REPLY_JOB]
 	_ = same[commands.ReplyEmpty-C.EMQ_REPLY_EMPTY]
+	_ = same[commands.ReplyReaped-C.EMQ_REPLY_REAPED]
+	_ = same[commands.NoFate-C.EMQ_NO_FATE]
+	_ = same[commands.Dropped-C.EMQ_DROPPED]
+	_ = same[commands.Left-C.EMQ_LEFT]
+	_ = same[commands.Returned-C.EMQ_RETURNED]
+	_ = same[commands.Stalled-C.EMQ_STALLED]
+	_ = same[commands.Buried-C.EMQ_BURIED]
+	_ = same[commands.NumFates-C.EMQ_NUM_FATES]
 	_ = same[commands.Finish-C.EMQ_FINISH]
 	_ = same[commands.NextEntry-C.EMQ_NEXT_ENTRY]
 	_ = same[commands.Look-C.EMQ_LOOK]

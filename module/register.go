@@ -69,7 +69,11 @@ func emqRegister(ctx *C.vm_ctx) (failed *C.char) {
 func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	c := &commands.Table[v]
 	verb := &C.emq_verbs[v]
-	*verb = C.emq_verb{name: C.CString(c.Name), arity: C.int(c.Arity()), counter: C.uint8_t(c.Plan.Counter), source: C.uint8_t(c.Plan.Source)}
+	*verb = C.emq_verb{name: C.CString(c.Name), arity: C.int(c.Arity()), counter: C.uint8_t(c.Plan.Counter),
+		source: C.uint8_t(c.Plan.Source), member: C.uint8_t(c.Plan.Member)}
+	if c.Plan.Due {
+		verb.due = 1
+	}
 	for i := range verb.key_at {
 		verb.key_at[i] = C.EMQ_NO_KEY
 	}
