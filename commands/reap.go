@@ -54,9 +54,10 @@ func (r *Request) takeBack(o *Outcome) {
 }
 
 // innocent tells that the holder could not have kept the lease: another server granted it, or this one did not serve
-// when it ended.
+// when it ended. A score of 0 or less is no such time, it is a foreign writer's.
 func (r *Request) innocent() bool {
-	return r.has(FieldLeaseEpoch) && r.Row[FieldLeaseEpoch] != r.Epoch || r.Deadline <= float64(r.ServedSince)
+	return r.has(FieldLeaseEpoch) && r.Row[FieldLeaseEpoch] != r.Epoch ||
+		r.ServedSince > 0 && r.Deadline <= float64(r.ServedSince)
 }
 
 func answerReaped(o *Outcome) { o.answer(ReplyReaped, 0) }
