@@ -32,12 +32,20 @@ type found struct {
 	member       []Key
 	count        string
 	step         int32
+	tally        Tally
+	deadline     float64 // of the entry; 0 is now
+	servedSince  int64
+	slice        int32
 	replica      bool
 }
 
 func (f found) request(verb Verb, args ...string) *Request {
 	c := &Table[verb]
-	r := &Request{Now: now, Deadline: float64(now), Epoch: "run", Step: f.step, Replica: f.replica, IdentityType: String, Identity: fence.Identity}
+	r := &Request{Now: now, Deadline: float64(now), Epoch: "run", Step: f.step, Tally: f.tally, ServedSince: f.servedSince, Slice: f.slice,
+		Replica: f.replica, IdentityType: String, Identity: fence.Identity}
+	if f.deadline != 0 {
+		r.Deadline = f.deadline
+	}
 	r.Args[0] = c.Name
 	copy(r.Args[1:], args)
 	if f.identity == "-" {
@@ -74,8 +82,10 @@ func (f found) request(verb Verb, args ...string) *Request {
 			r.Types[c.Plan.Source] = SortedSet
 		}
 		if r.Looked = f.looked; r.Looked {
-			for _, k := range []Key{KeyActive, KeySchedule, KeyDead} {
-				r.Types[k] = None
+			for _, k := range []Key{KeyPending, KeyActive, KeySchedule, KeyDead} {
+				if r.Types[k] == Unread {
+					r.Types[k] = None
+				}
 			}
 		}
 	}
@@ -103,14 +113,19 @@ type decided struct {
 	effects []string
 	reply   Reply
 	next    Next
+	fate    Fate
+	tally   Tally // of a verb that walks a set
 }
 
 func decide(verb Verb, r *Request) decided {
 	var o Outcome
 	o.Effects[0].Op = 99 // leftovers of an earlier command must not matter
-	o.Reply = Reply{99, 99}
+	o.Reply, o.Fate, o.Tally = Reply{99, 99}, 99, Tally{99, 99, 99}
 	Decide(verb, r, &o)
-	d := decided{err: string(o.Text[:o.TextLen]), reply: o.Reply, next: o.Next}
+	d := decided{err: string(o.Text[:o.TextLen]), reply: o.Reply, next: o.Next, fate: o.Fate}
+	if Table[verb].Plan.Source != NoKey {
+		d.tally = o.Tally
+	}
 	for _, e := range o.Effects[:o.NumEffects] {
 		d.effects = append(d.effects, e.describe(r))
 	}
@@ -202,7 +217,7 @@ func TestVerbs(t *testing.T) {
 	row0 := row{FieldState: "pending", FieldAttempts: "0", FieldPayload: "data"}
 	enqueued := []string{"HSET job state =pending attempts =0 payload =data", "ZADD pending 0"}
 	granted := []string{"ZREM pending", "HSET job state =active attempts =1 lease_epoch =EPOCH", claimedAt}
-	dropped := decided{effects: []string{"ZREM pending"}, next: NextEntry}
+	dropped := decided{effects: []string{"ZREM pending"}, next: NextEntry, fate: Dropped}
 	look := decided{next: Look}
 	buried := []string{"ZREM pending", "HSET job state =dead last_error =" + ConstText[ConstBadAttempts], "ZADD dead 0"}
 	empty := decided{reply: Reply{ReplyEmpty, 0}}
@@ -221,6 +236,34 @@ func TestVerbs(t *testing.T) {
 				handedBack, "ZADD dead 0", "HINCRBY metrics:failed count =1"},
 			reply: constReply(ConstDead),
 		}
+	}
+	due := []string{"HSET job state =scheduled attempts =0 payload =data", retryAt}
+	extended := decided{effects: []string{"HSET job lease_epoch =EPOCH", claimedAt}, reply: integerReply(1)}
+	// What PROMOTE and REAP do to the first entry, when there is more to come.
+	promoted := decided{effects: []string{"ZREM schedule", "HSET job state =pending", "ZADD pending 0"},
+		reply: integerReply(1), next: NextEntry, fate: Returned, tally: Tally{Taken: 1, Moved: 1}}
+	overdue := decided{effects: []string{"ZREM schedule"}, next: NextEntry, fate: Dropped, tally: Tally{Taken: 1}}
+	waiting := held(row{FieldState: "scheduled"})
+	reaped := Reply{ReplyReaped, 0}
+	returned := decided{effects: []string{"ZREM active", "HSET job state =pending", "ZADD pending 0"},
+		reply: reaped, next: NextEntry, fate: Returned, tally: Tally{Taken: 1, Moved: 1}}
+	stalled := func(n string) decided {
+		return decided{effects: []string{"ZREM active", "HSET job state =pending stalled =" + n, "ZADD pending 0"},
+			reply: reaped, next: NextEntry, fate: Stalled, tally: Tally{Taken: 1, Moved: 1}}
+	}
+	killed := func(n string) decided {
+		return decided{effects: []string{"ZREM active", "HSET job state =dead stalled =" + n + " last_error =stalled", "ZADD dead 0",
+			"HINCRBY metrics:failed count =1"}, reply: reaped, next: NextEntry, fate: Buried, tally: Tally{Taken: 1, Moved: 1, Counted: 1}}
+	}
+	uncounted := func(d decided) decided {
+		d.effects, d.tally.Counted = d.effects[:3], 0
+		return d
+	}
+	lapsed := decided{effects: []string{"ZREM active"}, reply: reaped, next: NextEntry, fate: Dropped, tally: Tally{Taken: 1}}
+	left := func(reply Reply) decided { return decided{reply: reply, next: NextEntry, fate: Left} }
+	last := func(d decided, reply Reply, tally Tally) decided {
+		d.reply, d.next, d.tally = reply, Finish, tally
+		return d
 	}
 	refused := func(text string) decided { return decided{err: text} }
 	const (
@@ -262,7 +305,7 @@ func TestVerbs(t *testing.T) {
 		{"claim of an entry whose row is no hash", Claim, nil, found{rowType: String}, dropped},
 		{"claim of an entry of another kind", Claim, nil, found{entry: "GRP1", row: row0}, dropped},
 		{"the last entry that may be dropped", Claim, nil, found{step: 99},
-			decided{effects: []string{"ZREM pending"}, reply: Reply{ReplyEmpty, 0}}},
+			decided{effects: []string{"ZREM pending"}, reply: Reply{ReplyEmpty, 0}, fate: Dropped}},
 		{"the one before", Claim, nil, found{step: 98}, dropped},
 		{"a row of another state is looked for", Claim, nil, found{row: held(nil)}, look},
 		{"a row without a state is looked for", Claim, nil, found{row: row{FieldAttempts: "0"}}, look},
@@ -278,21 +321,21 @@ func TestVerbs(t *testing.T) {
 			found{row: row{FieldState: "lost", FieldAttempts: "0"}, looked: true, member: []Key{KeyActive, KeySchedule, KeyDead}},
 			decided{effects: granted, reply: Reply{ReplyJob, 1}}},
 		{"a bad row is looked for", Claim, nil, found{row: row{FieldState: "pending"}}, look},
-		{"no attempts", Claim, nil, found{row: row{FieldState: "pending"}, looked: true}, decided{effects: buried, next: NextEntry}},
+		{"no attempts", Claim, nil, found{row: row{FieldState: "pending"}, looked: true}, decided{effects: buried, next: NextEntry, fate: Buried}},
 		{"attempts no integer", Claim, nil, found{row: row{FieldState: "pending", FieldAttempts: "abc"}, looked: true},
-			decided{effects: buried, next: NextEntry}},
+			decided{effects: buried, next: NextEntry, fate: Buried}},
 		{"attempts at the end", Claim, nil, found{row: row{FieldState: "pending", FieldAttempts: "9007199254740991"}, looked: true},
-			decided{effects: buried, next: NextEntry}},
+			decided{effects: buried, next: NextEntry, fate: Buried}},
 		{"attempts one before the end", Claim, nil, found{row: row{FieldState: "pending", FieldAttempts: "9007199254740990"}},
 			decided{effects: []string{"ZREM pending", "HSET job state =active attempts =9007199254740991 lease_epoch =EPOCH", claimedAt},
 				reply: Reply{ReplyJob, 9007199254740991}}},
 		{"a bad row while dead is no set", Claim, nil,
 			found{row: row{FieldState: "pending"}, looked: true, types: map[Key]Type{KeyDead: String}},
-			decided{effects: buried[:2], next: NextEntry}},
+			decided{effects: buried[:2], next: NextEntry, fate: Buried}},
 		{"a bad row that stands in active", Claim, nil,
 			found{row: row{FieldState: "active"}, looked: true, member: []Key{KeyActive}}, dropped},
 		{"the hundredth broken entry is a bad row", Claim, nil, found{row: row{}, looked: true, step: 99},
-			decided{effects: buried, reply: Reply{ReplyEmpty, 0}}},
+			decided{effects: buried, reply: Reply{ReplyEmpty, 0}, fate: Buried}},
 		{"claim of a lane's row", Claim, nil, found{row: row{FieldState: "pending", FieldAttempts: "0", FieldGroup: "g"}},
 			decided{effects: granted, reply: Reply{ReplyJob, 1}}},
 		{"the longest lease", Claim, with(Claim, 5, "4503599627370495"), found{row: row0},
@@ -358,6 +401,145 @@ func TestVerbs(t *testing.T) {
 		{"fail, dead no set, no row", Fail, nil, found{types: map[Key]Type{KeyDead: Hash}}, refused(wrongType)},
 		{"fail of a lane's row", Fail, nil, found{row: held(row{FieldGroup: "g"})},
 			refused("EMQSCRIPT the row has a group: settle it with the scripts that own it")},
+
+		{"schedule in a while", Schedule, nil, found{}, decided{effects: due, reply: integerReply(1)}},
+		{"schedule at a time", Schedule, []string{"2", "emq:{q}:job:JOB01", "emq:{q}:schedule", id, "data", "at", "1732872601000"}, found{},
+			decided{effects: due, reply: integerReply(1)}},
+		{"schedule at a time that is over", Schedule, []string{"2", "emq:{q}:job:JOB01", "emq:{q}:schedule", id, "data", "at", "0"}, found{},
+			decided{effects: []string{due[0], "ZADD schedule 0"}, reply: integerReply(1)}},
+		{"schedule in the longest while", Schedule, with(Schedule, 7, "4503599627370495"), found{},
+			decided{effects: []string{due[0], "ZADD schedule 4505332499970495"}, reply: integerReply(1)}},
+		{"schedule claims the store", Schedule, nil, found{identity: "-"},
+			decided{effects: append([]string{"SET identity"}, due...), reply: integerReply(1)}},
+		{"schedule of a job that is there", Schedule, nil, found{row: row0}, decided{reply: integerReply(0)}},
+		{"a scheduled duplicate claims nothing", Schedule, nil, found{identity: "-", row: row0}, decided{reply: integerReply(0)}},
+		{"schedule on a foreign store", Schedule, nil, found{identity: "echomq:4.0.0"}, refused(foreign)},
+		{"schedule, row no hash", Schedule, nil, found{rowType: String}, refused(wrongType)},
+		{"schedule, schedule no set", Schedule, nil, found{types: map[Key]Type{KeySchedule: List}}, refused(wrongType)},
+		{"schedule, pending no set", Schedule, nil, found{types: map[Key]Type{KeyPending: List}}, decided{effects: due, reply: integerReply(1)}},
+		{"schedule in upper case", Schedule, with(Schedule, 6, "AT"), found{}, refused(`ERR mode must be "at" or "in", got "AT"`)},
+		{"schedule on a replica", Schedule, nil, found{replica: true}, refused(readonly)},
+
+		{"extend", Extend, nil, found{row: held(nil), member: []Key{KeyActive}}, extended},
+		{"extend of another server's lease", Extend, nil, found{row: held(row{FieldLeaseEpoch: "other"}), member: []Key{KeyActive}}, extended},
+		{"extend of a lease of the scripts", Extend, nil, found{row: without(held(nil), FieldLeaseEpoch), member: []Key{KeyActive}}, extended},
+		{"extend to the longest lease", Extend, with(Extend, 6, "4503599627370495"), found{row: held(nil), member: []Key{KeyActive}},
+			decided{effects: []string{extended.effects[0], "ZADD active 4505332499970495"}, reply: integerReply(1)}},
+		{"extend, lapsed and returned", Extend, nil, found{row: held(row{FieldState: "pending"}), looked: true}, refused("EMQSTALE extend token mismatch")},
+		{"extend, lapsed and returned, to be looked at", Extend, nil, found{row: held(row{FieldState: "pending"})}, look},
+		{"extend, pending and in active besides", Extend, nil, found{row: held(row{FieldState: "pending"}), looked: true, member: []Key{KeyActive}}, extended},
+		{"extend, a retry in pending", Extend, nil,
+			found{row: without(held(row{FieldState: "pending"}), FieldLeaseEpoch), looked: true, member: []Key{KeyActive}}, refused("EMQSTALE extend token mismatch")},
+		{"extend of a job that is in no set", Extend, nil, found{row: held(nil)}, refused("EMQSTALE extend token mismatch")},
+		{"extend with an older token", Extend, with(Extend, 5, "2"), found{row: held(nil), member: []Key{KeyActive}},
+			refused("EMQSTALE extend token mismatch")},
+		{"extend after a failure", Extend, nil, found{row: without(held(row{FieldState: "scheduled"}), FieldLeaseEpoch), member: []Key{KeyActive}},
+			refused("EMQSTALE extend token mismatch")},
+		{"extend without a row", Extend, nil, found{member: []Key{KeyActive}}, decided{reply: integerReply(-1)}},
+		{"extend without a row, unclaimed", Extend, nil, found{identity: "-"}, decided{reply: integerReply(-1)}},
+		{"extend with a row, unclaimed", Extend, nil, found{identity: "-", row: held(nil), member: []Key{KeyActive}}, refused(unclaimed)},
+		{"extend on a foreign store", Extend, nil, found{identity: "echomq:4.0.0"}, refused(foreign)},
+		{"extend, row no hash", Extend, nil, found{rowType: List}, refused(wrongType)},
+		{"extend, active no set", Extend, nil, found{types: map[Key]Type{KeyActive: List}}, refused(wrongType)},
+		{"extend of a lane's row, stale besides", Extend, with(Extend, 5, "1"), found{row: held(row{FieldGroup: ""})},
+			refused("EMQSCRIPT the row has a group: settle it with the scripts that own it")},
+		{"extend of a flow's row", Extend, nil, found{row: held(row{FieldParent: "JOB0"}), member: []Key{KeyActive}},
+			refused("EMQSCRIPT the row has a parent: settle it with the scripts that own it")},
+		{"extend on a replica", Extend, nil, found{replica: true}, refused(readonly)},
+
+		{"promote", Promote, nil, found{row: waiting}, promoted},
+		{"promote, and that was the limit", Promote, with(Promote, 5, "1"), found{row: waiting},
+			last(promoted, integerReply(1), Tally{Taken: 1, Moved: 1})},
+		{"promote the last of the limit", Promote, with(Promote, 5, "7"), found{row: waiting, step: 40, tally: Tally{Taken: 6, Moved: 4}},
+			last(promoted, integerReply(5), Tally{Taken: 7, Moved: 5})},
+		{"drop the last of the limit", Promote, with(Promote, 5, "7"), found{step: 40, tally: Tally{Taken: 6, Moved: 4}},
+			last(overdue, integerReply(4), Tally{Taken: 7, Moved: 4})},
+		{"promote the last that is looked at", Promote, nil, found{row: waiting, step: 9999}, last(promoted, integerReply(1), Tally{Taken: 1, Moved: 1})},
+		{"and the one before", Promote, nil, found{row: waiting, step: 9998}, promoted},
+		{"promote the last of the pump's slice", Promote, nil, found{row: waiting, step: 4, slice: 5},
+			last(promoted, integerReply(1), Tally{Taken: 1, Moved: 1})},
+		{"promote where nothing is due", Promote, nil, found{noEntry: true}, decided{reply: integerReply(0)}},
+		{"promote where nothing more is due", Promote, nil, found{noEntry: true, step: 9, tally: Tally{Taken: 9, Moved: 8}},
+			decided{reply: integerReply(8), tally: Tally{Taken: 9, Moved: 8}}},
+		{"promote of an entry without a row", Promote, nil, found{}, overdue},
+		{"promote of an entry whose row is no hash", Promote, nil, found{rowType: String}, overdue},
+		{"promote of an entry of another kind", Promote, nil, found{entry: "GRP1", row: waiting}, overdue},
+		{"promote of a row without a state", Promote, nil, found{row: row{FieldAttempts: "0"}}, promoted},
+		{"promote of a bad row", Promote, nil, found{row: row{FieldState: "scheduled"}}, promoted},
+		{"promote of a row of an unknown state", Promote, nil, found{row: row{FieldState: "lost"}}, promoted},
+		{"promote of a row of another state", Promote, nil, found{row: held(nil)}, look},
+		{"promote of a row of another set", Promote, nil, found{row: held(nil), looked: true, member: []Key{KeySchedule, KeyActive}}, overdue},
+		{"promote of a row that is pending", Promote, nil, found{row: row0, looked: true, member: []Key{KeySchedule, KeyPending}}, overdue},
+		{"promote of a row that is dead", Promote, nil, found{row: row{FieldState: "dead"}, looked: true, member: []Key{KeySchedule, KeyDead}}, overdue},
+		{"promote of a row that is not where it says", Promote, nil, found{row: held(nil), looked: true, member: []Key{KeySchedule, KeyDead}}, promoted},
+		{"promote of a lane's row", Promote, nil, found{row: held(row{FieldState: "scheduled", FieldGroup: ""})}, left(integerReply(0))},
+		{"a lane's row, the last that is looked at", Promote, nil, found{row: held(row{FieldState: "scheduled", FieldGroup: "g"}), step: 9999, tally: Tally{Taken: 3, Moved: 2}},
+			decided{reply: integerReply(2), fate: Left, tally: Tally{Taken: 3, Moved: 2}}},
+		{"promote of a lane's row that is elsewhere", Promote, nil, found{row: held(row{FieldGroup: "g"}), looked: true, member: []Key{KeySchedule, KeyActive}}, overdue},
+		{"promote of a flow's row", Promote, nil, found{row: held(row{FieldState: "scheduled", FieldParent: "JOB0"})}, promoted},
+		{"promote on an unclaimed, empty store", Promote, nil, found{identity: "-", noEntry: true}, decided{reply: integerReply(0)}},
+		{"promote on an unclaimed store", Promote, nil, found{identity: "-", row: waiting},
+			refused(`EMQFENCE {emq}:version is absent, yet the queue's schedule is there; this executor speaks "echomq:6.0.0"`)},
+		{"promote on an unclaimed store, schedule no set", Promote, nil, found{identity: "-", noEntry: true, types: map[Key]Type{KeySchedule: List}},
+			refused(`EMQFENCE {emq}:version is absent, yet the queue's schedule is there; this executor speaks "echomq:6.0.0"`)},
+		{"promote on a foreign store", Promote, nil, found{identity: "echomq:4.0.0", noEntry: true}, refused(foreign)},
+		{"promote, schedule no set", Promote, nil, found{types: map[Key]Type{KeySchedule: Hash}}, refused(wrongType)},
+		{"promote, pending no set", Promote, nil, found{noEntry: true, types: map[Key]Type{KeyPending: Hash}}, refused(wrongType)},
+		{"promote on a replica", Promote, nil, found{replica: true}, refused(readonly)},
+
+		{"reap", Reap, nil, found{row: held(nil)}, stalled("1")},
+		{"reap again", Reap, nil, found{row: held(row{FieldStalled: "1"})}, stalled("2")},
+		{"reap at the cap", Reap, nil, found{row: held(row{FieldStalled: "2"})}, killed("3")},
+		{"reap past the cap", Reap, nil, found{row: held(row{FieldStalled: "7"})}, killed("8")},
+		{"reap with a cap of one", Reap, with(Reap, 6, "1"), found{row: held(nil)}, killed("1")},
+		{"reap without a cap", Reap, with(Reap, 6, "0"), found{row: held(row{FieldStalled: "7"})}, stalled("8")},
+		{"reap, stalled no number", Reap, nil, found{row: held(row{FieldStalled: "often"})}, stalled("1")},
+		{"reap, stalled at the end", Reap, with(Reap, 6, "0"), found{row: held(row{FieldStalled: "9007199254740990"})}, stalled("9007199254740991")},
+		{"reap, stalled past the end", Reap, nil, found{row: held(row{FieldStalled: "9007199254740991"})}, stalled("1")},
+		{"reap of a lease of the scripts", Reap, nil, found{row: without(held(nil), FieldLeaseEpoch)}, stalled("1")},
+		{"reap of a lease of the scripts at the cap", Reap, nil, found{row: without(held(row{FieldStalled: "2"}), FieldLeaseEpoch)}, killed("3")},
+		{"reap of another server's lease", Reap, nil, found{row: held(row{FieldLeaseEpoch: "other", FieldStalled: "2"})}, returned},
+		{"reap of a lease of no server", Reap, nil, found{row: held(row{FieldLeaseEpoch: ""})}, returned},
+		{"reap of a lease that ended while the server did not serve", Reap, nil,
+			found{row: held(row{FieldStalled: "2"}), deadline: float64(now - 500), servedSince: now - 500}, returned},
+		{"reap of a lease that ended after", Reap, nil, found{row: held(row{FieldStalled: "2"}), deadline: float64(now - 499), servedSince: now - 500}, killed("3")},
+		{"reap of an entry of no time", Reap, nil, found{row: held(nil), deadline: -1}, stalled("1")},
+		{"reap of a flow's row", Reap, nil, found{row: held(row{FieldParent: "", FieldStalled: "2"})}, stalled("3")},
+		{"reap of a lane's row", Reap, nil, found{row: held(row{FieldGroup: "", FieldStalled: "2"})}, left(reaped)},
+		{"reap of a lane's row that is elsewhere", Reap, nil, found{row: row{FieldState: "dead", FieldGroup: "g"}, looked: true, member: []Key{KeyActive, KeyDead}}, lapsed},
+		{"reap, dead no set", Reap, nil, found{row: held(row{FieldStalled: "2"}), types: map[Key]Type{KeyDead: String}}, stalled("3")},
+		{"reap, counter at work", Reap, nil, found{row: held(row{FieldStalled: "2"}), count: "41"},
+			decided{effects: append(killed("3").effects[:3:3], "HINCRBY metrics:failed count =42"), reply: reaped, next: NextEntry, fate: Buried,
+				tally: Tally{1, 1, 1}}},
+		{"reap, counted before in this call", Reap, nil, found{row: held(row{FieldStalled: "2"}), count: "41", step: 9, tally: Tally{9, 8, 7}},
+			decided{effects: append(killed("3").effects[:3:3], "HINCRBY metrics:failed count =49"), reply: reaped, next: NextEntry, fate: Buried,
+				tally: Tally{10, 9, 8}}},
+		{"reap, counted before in this call, no counter yet", Reap, nil, found{row: held(row{FieldStalled: "2"}), step: 9, tally: Tally{9, 8, 7}},
+			decided{effects: append(killed("3").effects[:3:3], "HINCRBY metrics:failed count =8"), reply: reaped, next: NextEntry, fate: Buried,
+				tally: Tally{10, 9, 8}}},
+		{"reap, counter full", Reap, nil, found{row: held(row{FieldStalled: "2"}), count: "9223372036854775807"}, uncounted(killed("3"))},
+		{"reap, counter full with what this call counted", Reap, nil,
+			found{row: held(row{FieldStalled: "2"}), count: "9223372036854775806", step: 1, tally: Tally{1, 1, 1}},
+			decided{effects: killed("3").effects[:3], reply: reaped, next: NextEntry, fate: Buried, tally: Tally{2, 2, 1}}},
+		{"reap, counter no integer", Reap, nil, found{row: held(row{FieldStalled: "2"}), count: "many"}, uncounted(killed("3"))},
+		{"reap, counter no hash", Reap, nil, found{row: held(row{FieldStalled: "2"}), types: map[Key]Type{KeyFailed: String}}, uncounted(killed("3"))},
+		{"reap, and that was the limit", Reap, with(Reap, 7, "1"), found{row: held(nil)}, last(stalled("1"), reaped, Tally{Taken: 1, Moved: 1})},
+		{"reap the last that is looked at", Reap, nil, found{row: held(nil), step: 9999}, last(stalled("1"), reaped, Tally{Taken: 1, Moved: 1})},
+		{"reap where nothing has expired", Reap, nil, found{noEntry: true}, decided{reply: reaped}},
+		{"reap of an entry without a row", Reap, nil, found{}, lapsed},
+		{"reap of an entry whose row is no hash", Reap, nil, found{rowType: Stream}, lapsed},
+		{"reap of an entry of another kind", Reap, nil, found{entry: "XYZ", row: held(nil)}, lapsed},
+		{"reap of a row of another state", Reap, nil, found{row: waiting}, decided{reply: reaped, next: Look}},
+		{"reap of a row of another set", Reap, nil, found{row: waiting, looked: true, member: []Key{KeyActive, KeySchedule}}, lapsed},
+		{"reap of a row that is not where it says", Reap, nil, found{row: waiting, looked: true, member: []Key{KeyActive, KeyPending}}, stalled("1")},
+		{"reap of a row of no state", Reap, nil, found{row: row{}}, stalled("1")},
+		{"reap on an unclaimed, empty store", Reap, nil, found{identity: "-", noEntry: true}, decided{reply: reaped}},
+		{"reap on an unclaimed store", Reap, nil, found{identity: "-", row: held(nil)},
+			refused(`EMQFENCE {emq}:version is absent, yet the queue's active is there; this executor speaks "echomq:6.0.0"`)},
+		{"reap on a foreign store", Reap, nil, found{identity: "echomq:4.0.0", noEntry: true}, refused(foreign)},
+		{"reap, active no set", Reap, nil, found{types: map[Key]Type{KeyActive: Hash}}, refused(wrongType)},
+		{"reap, pending no set", Reap, nil, found{noEntry: true, types: map[Key]Type{KeyPending: Hash}}, refused(wrongType)},
+		{"reap on a replica", Reap, nil, found{replica: true}, refused(readonly)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			args := c.args
@@ -449,11 +631,16 @@ func TestNumbers(t *testing.T) {
 		{Claim, 5, []string{"1", "30000", "4503599627370495"}, append(bad, "0", "4503599627370496")},
 		{Fail, 8, []string{"0", "1", "4503599627370495"}, append(bad, "4503599627370496")},
 		{Fail, 9, []string{"1", "2147483647"}, append(bad, "0", "2147483648")},
+		{Schedule, 7, []string{"0", "1", "4503599627370495"}, append(bad, "4503599627370496")},
+		{Extend, 6, []string{"1", "30000", "4503599627370495"}, append(bad, "0", "4503599627370496")},
+		{Promote, 5, []string{"1", "10000"}, append(bad, "0", "10001")},
+		{Reap, 6, []string{"0", "1", "2147483647"}, append(bad, "2147483648")},
+		{Reap, 7, []string{"1", "10000"}, append(bad, "0", "10001")},
 	} {
 		name := Table[c.verb].Args[c.arg-1].Name
 		row := row{FieldState: "active", FieldAttempts: "3"}
 		for _, s := range c.good {
-			got := decide(c.verb, found{row: row, looked: true}.request(c.verb, with(c.verb, c.arg, s)...))
+			got := decide(c.verb, found{row: row, looked: true, member: []Key{KeyActive}}.request(c.verb, with(c.verb, c.arg, s)...))
 			assert.Empty(t, got.err, "%s %q", name, s)
 		}
 		for _, s := range c.bad {
@@ -527,6 +714,11 @@ func TestRefusalTexts(t *testing.T) {
 		{Claim, with(Claim, 5, "1\r\n"), `ERR lease_ms must be an integer from 1 to 4503599627370495, got "1\x0d\x0a"`},
 		{Claim, with(Claim, 5, strings.Repeat("9", 70)),
 			`ERR lease_ms must be an integer from 1 to 4503599627370495, got "` + strings.Repeat("9", 64) + `..."`},
+		{Schedule, with(Schedule, 6, "IN"), `ERR mode must be "at" or "in", got "IN"`},
+		{Schedule, with(Schedule, 6, "at\x00\""), `ERR mode must be "at" or "in", got "at\x00\""`},
+		{Schedule, with(Schedule, 3, "emq:{q}:scheduled"), `EMQKEY schedule must be "emq:{q}:schedule", got "emq:{q}:scheduled"`},
+		{Promote, with(Promote, 5, "10001"), `ERR limit must be an integer from 1 to 10000, got "10001"`},
+		{Reap, with(Reap, 1, "2"), `ERR numkeys must be 3, got "2"`},
 		{Claim, with(Claim, 5, "\"\\\x00\x7f\xff"), `ERR lease_ms must be an integer from 1 to 4503599627370495, got "\"\\\x00\x7f\xff"`},
 	} {
 		assert.Equal(t, c.want, decide(c.verb, found{row: held(nil)}.request(c.verb, c.args...)).err)
@@ -608,7 +800,11 @@ func TestCatalogue(t *testing.T) {
 // TestNoAllocation holds the rule that a decision leaves nothing for the collector.
 func TestNoAllocation(t *testing.T) {
 	for verb := range NumVerbs {
-		for _, f := range []found{{}, {row: held(row{FieldStalled: "1"}), looked: true}, {identity: "-"}, {identity: "x"}, {replica: true}} {
+		for _, f := range []found{{}, {row: held(row{FieldStalled: "1"}), looked: true, member: []Key{KeyActive}}, {row: held(nil)},
+			{row: held(row{FieldStalled: "2"}), count: "7"}, {row: held(row{FieldGroup: "g"})}, {identity: "-"}, {identity: "x"}, {replica: true}} {
+			if f.count != "" && Table[verb].Plan.Counter == NoKey {
+				continue
+			}
 			r, o := f.request(verb, valid(verb)...), &Outcome{}
 			assert.Zero(t, testing.AllocsPerRun(100, func() { Decide(verb, r, o) }), Table[verb].Name)
 		}

@@ -15,7 +15,7 @@ import (
 	"emq/lease"
 )
 
-// callOn are the arguments of a verb, the verb itself left out, written from WIRE6 §4 without the command table.
+// callOn are the arguments of a verb, the verb itself left out, written from WIRE6 §4 and §6 without the command table.
 func callOn(verb Verb, q, id string) []string {
 	b := "emq:{" + q + "}:"
 	switch verb {
@@ -25,17 +25,29 @@ func callOn(verb Verb, q, id string) []string {
 		return []string{"2", b + "pending", b + "active", b + "job:", "30000"}
 	case Complete:
 		return []string{"2", b + "active", b + "job:" + id, id, "3", b}
-	default:
+	case Fail:
 		return []string{"4", b + "active", b + "schedule", b + "dead", b + "job:" + id, id, "3", "1000", "5", "boom", b}
+	case Schedule:
+		return []string{"2", b + "job:" + id, b + "schedule", id, "data", "in", "1000"}
+	case Extend:
+		return []string{"2", b + "active", b + "job:" + id, id, "3", "30000"}
+	case Promote:
+		return []string{"2", b + "schedule", b + "pending", b, "100"}
+	case Reap:
+		return []string{"3", b + "active", b + "pending", b + "dead", b, "3", "100"}
 	}
+	panic("no such verb")
 }
 
-// idOf is the id among the arguments of a verb; CLAIM has none.
+// walks tells whether a verb takes the entries of a set, the jobs of which no caller names.
+func walks(verb Verb) bool { return verb == Claim || verb == Promote || verb == Reap }
+
+// idOf is the id among the arguments of a verb that is on one.
 func idOf(verb Verb, args []string) string {
-	switch verb {
-	case Claim:
+	switch {
+	case walks(verb):
 		return ""
-	case Fail:
+	case verb == Fail:
 		return args[5]
 	default:
 		return args[3]
@@ -46,7 +58,10 @@ func idOf(verb Verb, args []string) string {
 // key can be of, and compares with what a call on that queue looks like.
 func wellNamed(verb Verb, args []string) bool {
 	id := idOf(verb, args)
-	first := [...]string{Enqueue: "job:" + id, Claim: "pending", Complete: "active", Fail: "active"}[verb]
+	first := [...]string{
+		Enqueue: "job:" + id, Claim: "pending", Complete: "active", Fail: "active",
+		Schedule: "job:" + id, Extend: "active", Promote: "schedule", Reap: "active",
+	}[verb]
 	q, head := strings.CutPrefix(args[1], "emq:{")
 	q, tail := strings.CutSuffix(q, "}:"+first)
 	if !head || !tail || q == "" || strings.ContainsAny(q, "{}\x00") {
@@ -72,6 +87,10 @@ func FuzzLayout(f *testing.F) {
 	f.Add(uint8(Complete), "q", "JOB01", uint8(1), "emq:{r}:active")
 	f.Add(uint8(Complete), "q", "JOB01", uint8(2), "emq:{q}:job:JOB02")
 	f.Add(uint8(Fail), "\xff\r\n", "JOB}:pending", uint8(10), "emq:{\xff\r\n}:")
+	f.Add(uint8(Schedule), "q", "JOB01", uint8(2), "emq:{q}:scheduled")
+	f.Add(uint8(Extend), "q", "JOB01", uint8(2), "emq:{q}:job:JOB02")
+	f.Add(uint8(Promote), "q", "", uint8(3), "emq:{q}:job:")
+	f.Add(uint8(Reap), "a}:active", "", uint8(2), "emq:{a}:pending")
 	f.Fuzz(func(t *testing.T, v uint8, q, id string, at uint8, broken string) {
 		verb := Verb(v) % NumVerbs
 		args := callOn(verb, q, id)
@@ -79,7 +98,7 @@ func FuzzLayout(f *testing.F) {
 			args[at] = broken
 		}
 		o := run(t, verb, found{row: held(nil)}.request(verb, args...))
-		kind := verb == Claim || strings.HasPrefix(idOf(verb, args), "JOB")
+		kind := walks(verb) || strings.HasPrefix(idOf(verb, args), "JOB")
 		want := args[0] == callOn(verb, q, id)[0] && kind && !wellNamed(verb, args)
 		if got := o.Refusal == RefusedKey; got != want {
 			t.Fatalf("%q: EMQKEY is %v, should be %v: %q", args, got, want, o.Text[:o.TextLen])
@@ -125,6 +144,22 @@ func FuzzNumbers(f *testing.F) {
 		expect("delay_ms", accepted(Fail, found{row: held(nil)}, with(Fail, 8, s)), within(natural, 0, 1<<52-1))
 		expect("max", accepted(Fail, found{row: held(nil)}, with(Fail, 9, s)), within(natural, 1, 1<<31-1))
 		expect("token", accepted(Complete, found{row: held(row{FieldAttempts: s})}, with(Complete, 5, s)), within(natural, 1, 1<<53-1))
+		extended := found{row: held(nil), member: []Key{KeyActive}}
+		expect("lease_ms", accepted(Extend, extended, with(Extend, extendLease, s)), within(natural, 1, 1<<52-1))
+		extended.row[FieldAttempts] = s
+		expect("token", accepted(Extend, extended, with(Extend, extendToken, s)), within(natural, 1, 1<<53-1))
+		expect("max_stalled", accepted(Reap, found{row: held(nil)}, with(Reap, reapMaxStalled, s)), within(natural, 0, 1<<31-1))
+		expect("limit", accepted(Reap, found{row: held(nil)}, with(Reap, reapLimit, s)), within(natural, 1, 10_000))
+		expect("limit", accepted(Promote, found{}, with(Promote, promoteLimit, s)), within(natural, 1, 10_000))
+		for mode, from := range map[string]int64{scheduleIn: now, scheduleAt: 0} {
+			args := with(Schedule, scheduleMillis, s)
+			args[scheduleMode-1] = mode
+			o := run(t, Schedule, found{}.request(Schedule, args...))
+			expect("ms", o.Refusal == NotRefused, within(natural, 0, 1<<52-1))
+			if o.Refusal == NotRefused && o.Effects[1].Score != from+n.Int64() {
+				t.Fatalf("%s %q: due at %d", mode, s, o.Effects[1].Score)
+			}
+		}
 
 		first.row[FieldAttempts] = s
 		o := run(t, Claim, first.request(Claim, valid(Claim)...))
@@ -141,6 +176,18 @@ func FuzzNumbers(f *testing.F) {
 		}
 		if got := written(t, o, FieldFailures); got != failures+1 {
 			t.Fatalf("failures %q: %d is written", s, got)
+		}
+
+		for _, limit := range []string{"0", "3"} {
+			o = run(t, Reap, found{row: held(row{FieldStalled: s})}.request(Reap, with(Reap, reapMaxStalled, limit)...))
+			stalled := int64(0)
+			if within(natural, 0, 1<<53-2) {
+				stalled = n.Int64()
+			}
+			if got := written(t, o, FieldStalled); got != stalled+1 {
+				t.Fatalf("stalled %q: %d is written", s, got)
+			}
+			expect("stalled", o.Fate == Buried, limit == "3" && stalled >= 2)
 		}
 
 		r := found{row: held(nil)}.request(Complete, valid(Complete)...)
@@ -231,15 +278,29 @@ func (d *dice) request(verb Verb) *Request {
 		args[d.below(len(args))] = d.word("", "2", "02", "-1", "JOB02", "emq:{q}:pending", "emq:{r}:")
 	}
 	numbers := []string{"3", "0", "1", "03", "9007199254740990", "9007199254740991", "9007199254740992", "-1", "x", ""}
-	if verb == Complete || verb == Fail {
-		token := map[Verb]int{Complete: completeToken, Fail: failToken}[verb] - 1
-		args[token] = d.word(numbers...)
+	if token := tokenOf[verb]; token > 0 {
+		args[token-1] = d.word(numbers...)
 	}
 	if verb == Fail {
 		args[failMax-1] = d.word("5", "1", "2", "2147483647", "0")
 		args[failDelay-1] = d.word("1000", "0", "4503599627370495", "4503599627370496")
 	}
-	r := &Request{Now: now + int64(d.below(256)), Step: int32(d.below(maxDropped)), Replica: !d.often()}
+	switch verb {
+	case Schedule:
+		args[scheduleMode-1] = d.word(scheduleIn, scheduleAt, "IN", "")
+		args[scheduleMillis-1] = d.word("1000", "0", "4503599627370495", "4503599627370496")
+	case Extend:
+		args[extendLease-1] = d.word("1000", "1", "0", "4503599627370495")
+	case Promote:
+		args[promoteLimit-1] = d.word("100", "1", "2", "10000", "10001", "0")
+	case Reap:
+		args[reapLimit-1] = d.word("100", "1", "2", "10000", "10001", "0")
+		args[reapMaxStalled-1] = d.word("3", "1", "0", "2147483647", "2147483648")
+	}
+	r := &Request{Now: now + int64(d.below(256)), Step: int32(d.below(maxDropped)), Replica: !d.often(), Epoch: "run"}
+	if verb == Promote || verb == Reap {
+		d.sweep(r, args[len(args)-1])
+	}
 	r.Args[0] = c.Name
 	copy(r.Args[1:], args)
 	if r.Replica || args[0] != c.Numkeys() || (!wellNamed(verb, args) && d.often()) {
@@ -256,6 +317,11 @@ func (d *dice) request(verb Verb) *Request {
 	if source := c.Plan.Source; source != NoKey {
 		r.HasEntry = r.Types[source] == SortedSet
 		if !r.HasEntry {
+			r.Step, r.Tally = 0, Tally{}
+			return r
+		}
+		if verb != Claim && !d.often() {
+			r.HasEntry = false // the walk is at its end
 			return r
 		}
 		r.Entry = d.word("JOB01", "GRP01")
@@ -273,6 +339,8 @@ func (d *dice) request(verb Verb) *Request {
 			switch field {
 			case FieldState:
 				r.Row[field] = d.word(lease.Active, lease.Pending, lease.Scheduled, lease.Dead)
+			case FieldLeaseEpoch:
+				r.Row[field] = d.word(r.Epoch, "another")
 			default:
 				r.Row[field] = d.word(numbers...)
 			}
@@ -300,11 +368,36 @@ func (d *dice) request(verb Verb) *Request {
 			}
 		}
 	}
+	if k := c.Plan.Member; k != NoKey && r.Types[k] == SortedSet && d.often() {
+		r.Member |= 1 << k
+	}
 	if k := c.Plan.Counter; k != NoKey && r.Types[k] == Hash && d.often() {
 		r.HasCount, r.Count = true, d.word("7", "9223372036854775807", "-1", "x")
+		if verb == Reap && !d.often() {
+			r.Count = "9223372036854775806"
+		}
 	}
 	return r
 }
+
+// sweep makes up where a walk stands: what it has met before, within what its limit lets it meet, and what only the pump
+// knows.
+func (d *dice) sweep(r *Request, limit string) {
+	r.Step = int32([]int{0, 1, 7, 9998, 9999}[d.below(5)])
+	if most, ok := lease.Decimal(limit); ok && most > 0 {
+		r.Tally.Taken = int32(d.below(int(min(int64(r.Step)+1, most, 100))))
+	}
+	r.Tally.Moved = int32(d.below(int(r.Tally.Taken) + 1))
+	r.Tally.Counted = int32(d.below(int(r.Tally.Moved) + 1))
+	r.Deadline = []float64{float64(now), float64(now - 1000), 0, math.Inf(-1), 0.5}[d.below(5)]
+	if !d.often() {
+		r.ServedSince = now - int64(d.below(2))*500
+		r.Slice = r.Step + 1 + int32(d.below(2))
+	}
+}
+
+// tokenOf tells where each verb that is the holder's has the token.
+var tokenOf = map[Verb]int{Complete: completeToken, Fail: failToken, Extend: extendToken}
 
 func (d *dice) keyType(k Key) Type {
 	right := SortedSet
@@ -328,6 +421,7 @@ func run(t *testing.T, verb Verb, r *Request) *Outcome {
 		used.Text[i] = 'x'
 	}
 	used.NumEffects, used.TextLen, used.Refusal, used.Next, used.Reply = 99, 99, 99, 99, Reply{99, 99}
+	used.Fate, used.Tally = 99, Tally{99, 99, 99}
 	Decide(verb, r, used)
 	if *r != before {
 		t.Fatal("the request was changed")
@@ -340,6 +434,7 @@ func run(t *testing.T, verb Verb, r *Request) *Outcome {
 		return clean
 	}
 	checkNext(t, verb, r, clean)
+	checkFate(t, verb, r, clean)
 	for i := range clean.Effects[:clean.NumEffects] {
 		checkEffect(t, verb, r, clean, i)
 	}
@@ -368,7 +463,7 @@ func (o *Outcome) describe(r *Request) string {
 	for _, e := range o.Effects[:o.NumEffects] {
 		effects = append(effects, e.describe(r))
 	}
-	return fmt.Sprint(effects, o.Reply, o.Refusal, o.Next, string(o.Text[:o.TextLen]))
+	return fmt.Sprint(effects, o.Reply, o.Refusal, o.Next, o.Fate, o.Tally, string(o.Text[:o.TextLen]))
 }
 
 func checkRefusal(t *testing.T, o *Outcome) {
@@ -391,13 +486,22 @@ func checkRefusal(t *testing.T, o *Outcome) {
 // checkNext holds how a decision goes on, and what it answers if it does not.
 func checkNext(t *testing.T, verb Verb, r *Request, o *Outcome) {
 	t.Helper()
-	walks := Table[verb].Plan.Source != NoKey && r.HasEntry
+	walks := walks(verb) && r.HasEntry
 	ok := false
 	switch {
 	case o.Next == Look:
 		ok = (walks || len(Table[verb].Plan.Late) > 0) && !r.Looked && o.NumEffects == 0
+	case verb == Promote || verb == Reap:
+		more := walks && r.Step+1 < looks(r) && int64(o.Tally.Taken) < number(r, Table[verb].Arity()-1)
+		want := Reply{ReplyReaped, 0}
+		if verb == Promote {
+			want = Reply{ReplyInteger, int64(o.Tally.Moved)}
+		}
+		ok = o.Reply == want && more == (o.Next == NextEntry)
 	case o.Next == NextEntry:
 		ok = walks && r.Step+1 < maxDropped && o.NumEffects > 0
+	case verb == Extend:
+		ok = o.Reply.Kind == ReplyInteger && (o.NumEffects > 0 && o.Reply.N == 1 || o.NumEffects == 0 && o.Reply.N == -1)
 	case verb == Claim && o.Reply.Kind == ReplyJob:
 		ok = walks
 	case verb == Claim:
@@ -412,6 +516,94 @@ func checkNext(t *testing.T, verb Verb, r *Request, o *Outcome) {
 	}
 }
 
+// looks is how many entries one call of PROMOTE or REAP looks at, at most.
+func looks(r *Request) int32 {
+	if r.Slice > 0 {
+		return r.Slice
+	}
+	return 10_000
+}
+
+// checkFate holds what becomes of an entry, from WIRE6 §6 alone, and that the call's tally says the same.
+func checkFate(t *testing.T, verb Verb, r *Request, o *Outcome) {
+	t.Helper()
+	bad := func(why string) {
+		t.Helper()
+		t.Fatalf("%s: %s", o.describe(r), why)
+	}
+	sums := 0
+	for _, e := range o.Effects[:o.NumEffects] {
+		if e.Op == OpHIncrBy {
+			sums++
+		}
+	}
+	want, fate := r.Tally, NoFate
+	switch {
+	case o.Next == Look || !walks(verb) || !r.HasEntry:
+	case verb == Claim:
+		fate = o.Fate
+		if o.Reply.Kind == ReplyJob && fate != NoFate || fate > Dropped && fate != Buried || fate == Dropped && o.NumEffects != 1 {
+			bad("no fate of a claim's")
+		}
+	default:
+		if fate = fateOf(verb, r); fate != Left {
+			want.Taken++
+		}
+		if fate >= Returned {
+			want.Moved++
+		}
+		if (fate == Left) != (o.NumEffects == 0) || fate == Dropped && o.NumEffects != 1 {
+			bad("more or less than its fate is done to the entry")
+		}
+	}
+	if fate != o.Fate {
+		bad(fmt.Sprintf("the fate should be %d", fate))
+	}
+	want.Counted += int32(sums)
+	if want != o.Tally {
+		bad(fmt.Sprintf("the tally should be %v", want))
+	}
+	if sums > 1 || sums == 1 && verb == Reap && o.Fate != Buried {
+		bad("counted amiss")
+	}
+	if sums == 1 {
+		before, _ := counter(r.Count)
+		if got := written(t, o, FieldCount); got != before+int64(o.Tally.Counted) {
+			bad("the sum is not that of all that this call counted")
+		}
+	}
+}
+
+// fateOf is what PROMOTE and REAP make of an entry.
+func fateOf(verb Verb, r *Request) Fate {
+	home, known := map[string]Key{
+		lease.Pending: KeyPending, lease.Active: KeyActive, lease.Scheduled: KeySchedule, lease.Dead: KeyDead,
+	}[r.Row[FieldState]]
+	stray := known && home != Table[verb].Plan.Source && r.Member&(1<<home) != 0
+	stalled := int64(0)
+	if natural.MatchString(r.Row[FieldStalled]) {
+		if n, ok := lease.Decimal(r.Row[FieldStalled]); ok && n <= 1<<53-2 {
+			stalled = n
+		}
+	}
+	switch limit, _ := lease.Decimal(r.Args[Table[verb].Arity()-2]); {
+	case !strings.HasPrefix(r.Entry, "JOB") || r.Types[KeyRow] != Hash || stray:
+		return Dropped
+	case r.has(FieldGroup):
+		return Left
+	case verb == Promote:
+		return Returned
+	case r.has(FieldLeaseEpoch) && r.Row[FieldLeaseEpoch] != r.Epoch:
+		return Returned
+	case r.ServedSince > 0 && r.Deadline <= float64(r.ServedSince):
+		return Returned
+	case limit == 0 || stalled+1 < limit || r.has(FieldParent) || r.Types[KeyDead] != None && r.Types[KeyDead] != SortedSet:
+		return Stalled
+	default:
+		return Buried
+	}
+}
+
 // checkEffect holds that an effect is one that the interpreter can carry out without fail.
 func checkEffect(t *testing.T, verb Verb, r *Request, o *Outcome, i int) {
 	t.Helper()
@@ -421,7 +613,7 @@ func checkEffect(t *testing.T, verb Verb, r *Request, o *Outcome, i int) {
 		t.Fatalf("effect %d, %s: %s", i, e.describe(r), why)
 	}
 	if e.Op == OpSet {
-		if i != 0 || verb != Enqueue || r.IdentityType != None || o.NumEffects == 1 {
+		if i != 0 || verb != Enqueue && verb != Schedule || r.IdentityType != None || o.NumEffects == 1 {
 			bad("the identity is claimed where it may not be")
 		}
 		return
@@ -446,8 +638,11 @@ func checkEffect(t *testing.T, verb Verb, r *Request, o *Outcome, i int) {
 			bad("no set")
 		}
 	case OpZAdd:
-		timed := e.Key == KeyActive || e.Key == KeySchedule
-		if !set || timed && (e.Score < r.Now || e.Score > r.Now+lease.MaxMillis) || !timed && e.Score != 0 {
+		timed, from := e.Key == KeyActive || e.Key == KeySchedule, r.Now
+		if verb == Schedule && r.Args[scheduleMode] == scheduleAt {
+			from = 0
+		}
+		if !set || timed && (e.Score < from || e.Score > from+lease.MaxMillis) || !timed && e.Score != 0 {
 			bad("score")
 		}
 	default:
@@ -464,6 +659,14 @@ func checkEffect(t *testing.T, verb Verb, r *Request, o *Outcome, i int) {
 			if f >= FieldGroup || slices.Contains(e.Fields[:j], f) {
 				bad("field")
 			}
+			if ok := map[Verb][]Field{
+				Enqueue: {FieldState, FieldAttempts, FieldPayload}, Schedule: {FieldState, FieldAttempts, FieldPayload},
+				Claim: {FieldState, FieldAttempts, FieldLeaseEpoch, FieldLastError},
+				Fail:  {FieldState, FieldFailures, FieldLastError, FieldLeaseEpoch, FieldStalled}, Extend: {FieldLeaseEpoch},
+				Promote: {FieldState}, Reap: fieldsOf[o.Fate],
+			}[verb]; !slices.Contains(ok, f) {
+				bad("a field that is not the verb's")
+			}
 		}
 	}
 	for _, v := range e.Values[:e.N] {
@@ -476,9 +679,14 @@ func checkEffect(t *testing.T, verb Verb, r *Request, o *Outcome, i int) {
 	}
 }
 
+// fieldsOf are the fields that REAP writes.
+var fieldsOf = map[Fate][]Field{
+	Returned: {FieldState}, Stalled: {FieldState, FieldStalled}, Buried: {FieldState, FieldStalled, FieldLastError},
+}
+
 // checkMove carries the effects out on what is known of one job, and holds that they take it out of exactly one set and
 // put it into exactly one, the one that its state then names: into pending from nowhere, from active or pending to
-// nowhere if it is completed. A claim's token is the row's attempts and one.
+// nowhere if it is completed; a job that is extended stays where it is. A claim's token is the row's attempts and one.
 func checkMove(t *testing.T, verb Verb, r *Request, o *Outcome) {
 	t.Helper()
 	if o.NumEffects == 0 {
@@ -489,13 +697,18 @@ func checkMove(t *testing.T, verb Verb, r *Request, o *Outcome) {
 	}
 	state, there := r.Row[FieldState], r.Types[KeyRow] == Hash
 	sets := of[state]
+	left := KeyPending // that a job may be taken from, beside the set of its state
 	if Table[verb].Plan.Source != NoKey {
-		sets = 1 << Table[verb].Plan.Source
+		left = Table[verb].Plan.Source
+		sets = 1 << left
 		if r.Looked {
 			sets = r.Member
 		}
 	}
-	foreign := sets &^ (1<<KeyPending | of[state]) // entries of a broken store, which nobody touches
+	foreign := sets &^ (1<<left | of[state]) // entries of a broken store, which nobody touches
+	if verb == Extend {
+		sets |= r.Member
+	}
 	was := sets
 	for _, e := range o.Effects[:o.NumEffects] {
 		switch e.Op {
@@ -525,14 +738,27 @@ func checkMove(t *testing.T, verb Verb, r *Request, o *Outcome) {
 		t.Helper()
 		t.Fatalf("%s: from %05b to %05b, state %s: %s", o.describe(r), was, sets, state, why)
 	}
-	if verb != Enqueue && bits.OnesCount8(was&^sets) != 1 {
-		bad("it does not leave exactly one set")
+	leaves := 1
+	if verb == Enqueue || verb == Schedule || verb == Extend {
+		leaves = 0
 	}
-	moved := verb != Complete && o.Next == Finish && o.Reply.Kind != ReplyEmpty
+	if bits.OnesCount8(was&^sets) != leaves {
+		bad("it does not leave the sets that it should")
+	}
+	if verb == Extend && (sets != was || sets&(1<<KeyActive) == 0) {
+		bad("it is extended where it is not active")
+	}
+	moved := o.Fate >= Returned
+	switch verb {
+	case Enqueue, Schedule, Fail:
+		moved = true
+	case Claim:
+		moved = o.Next == Finish && o.Reply.Kind == ReplyJob
+	}
 	if moved && (of[state] == 0 || sets&^foreign|sets&of[state] != of[state]) {
 		bad("it is not in exactly the set of its state")
 	}
-	job := verb != Claim || IsJob(r.Entry)
+	job := !walks(verb) || IsJob(r.Entry)
 	noPlace := state == lease.Dead && r.Types[KeyDead] != None && r.Types[KeyDead] != SortedSet
 	if there && job && !noPlace && sets&of[state] == 0 {
 		bad("it is in no set")
@@ -545,8 +771,8 @@ func checkMove(t *testing.T, verb Verb, r *Request, o *Outcome) {
 			bad("the token is not the attempts and one")
 		}
 	}
-	if verb == Complete || verb == Fail {
-		token := r.Args[map[Verb]int{Complete: completeToken, Fail: failToken}[verb]]
+	if at := tokenOf[verb]; at > 0 {
+		token := r.Args[at]
 		if n, ok := lease.Decimal(token); !ok || n < 1 || token != r.Row[FieldAttempts] {
 			bad("it was settled with another's token")
 		}

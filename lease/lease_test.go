@@ -79,6 +79,25 @@ func TestHeld(t *testing.T) {
 	}
 }
 
+func TestStall(t *testing.T) {
+	for _, c := range []struct {
+		stalled string
+		max     int64
+		want    int64
+		over    bool
+	}{
+		{"", 3, 1, false}, {"0", 3, 1, false}, {"1", 3, 2, false}, {"2", 3, 3, true}, {"3", 3, 4, true}, {"900", 3, 901, true},
+		{"", 1, 1, true}, {"", 2, 1, false}, {"many", 1, 1, true}, {"many", 2, 1, false}, {"-5", 2, 1, false}, {"02", 3, 1, false},
+		{"", 0, 1, false}, {"5", 0, 6, false}, {"9007199254740990", 0, 9007199254740991, false},
+		{"2147483646", lease.MaxAttempts, 2147483647, true}, {"2147483645", lease.MaxAttempts, 2147483646, false},
+		{"9007199254740990", lease.MaxAttempts, 9007199254740991, true}, {"9007199254740991", 2, 1, false},
+	} {
+		n, over := lease.Stall(c.stalled, c.max)
+		assert.Equal(t, c.want, n, "%q of %d", c.stalled, c.max)
+		assert.Equal(t, c.over, over, "%q of %d", c.stalled, c.max)
+	}
+}
+
 // FuzzDecimal holds the canonical form: what is accepted is exactly what the number prints as.
 func FuzzDecimal(f *testing.F) {
 	for _, s := range []string{"0", "05", "-1", "9007199254740991", "9007199254740992", "1e3", ""} {
