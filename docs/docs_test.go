@@ -104,6 +104,14 @@ func TestTexts(t *testing.T) {
 		{commands.Complete, func(r *commands.Request) { r.Present |= 1 << commands.FieldParent }},
 		{commands.Fail, func(*commands.Request) {}},
 		{commands.Fail, func(r *commands.Request) { r.Types[commands.KeyRow] = commands.None }},
+		{commands.Schedule, func(r *commands.Request) { r.Args[6] = "IN" }},
+		{commands.Extend, func(*commands.Request) {}},
+		{commands.Promote, func(r *commands.Request) {
+			r.IdentityType, r.Types[commands.KeySchedule] = commands.None, commands.SortedSet
+		}},
+		{commands.Reap, func(r *commands.Request) {
+			r.IdentityType, r.Types[commands.KeyActive] = commands.None, commands.SortedSet
+		}},
 	} {
 		r := request(t, c.verb)
 		c.change(r)
@@ -160,6 +168,8 @@ func reference(t *testing.T, v commands.Verb) string {
 			must = "`emq:{q}:`"
 		case commands.RoleRowPrefix:
 			must = "`emq:{q}:" + commands.KeyRow.Suffix() + "`"
+		case commands.RoleWord:
+			must = "`" + a.Words[0] + "` or `" + a.Words[1] + "`"
 		case commands.RoleNumber:
 			must = "integer, " + bounds(t, v, i+1)
 		case commands.RoleBytes:
@@ -197,6 +207,7 @@ func request(t *testing.T, v commands.Verb) *commands.Request {
 			commands.RoleID:        "JOB1",
 			commands.RoleBase:      "emq:{q}:",
 			commands.RoleRowPrefix: "emq:{q}:job:",
+			commands.RoleWord:      a.Words[0],
 			commands.RoleNumber:    "1",
 			commands.RoleBytes:     "x",
 		}[a.Role]
