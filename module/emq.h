@@ -123,7 +123,7 @@ typedef struct emq_step {
     uint8_t fate;
 } emq_step;
 
-/* Where a walk of a sorted set goes on: after so many entries of the score. */
+/* Where a walk of a sorted set goes on: after `ties` entries of `score`. {-INFINITY, 0} is the start. */
 typedef struct {
     double score;
     uint32_t ties;
@@ -240,12 +240,6 @@ extern int emq_config_changed;    /* set when any of them may have changed; the 
 int emq_load_config(vm_ctx *ctx);
 
 /* ---- queues.c: the queues that may hold scheduled or active jobs ---- */
-
-/* Where a walk of a sorted set goes on: after `ties` entries of `score`. {-INFINITY, 0} is the start. */
-typedef struct {
-    double score;
-    uint32_t ties;
-} emq_position;
 
 typedef struct emq_queue {
     int db;
