@@ -56,8 +56,12 @@ enum {
     VM_CTX_SERVER_STARTUP = 1 << 24,
 };
 
-/* Module options. The second is known since 8.1; older servers overlook it. */
-enum { VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED = 1 << 1, VM_OPTION_SKIP_COMMAND_VALIDATION = 1 << 4 };
+/* Module options. The last is known since 8.1; older servers overlook it. */
+enum {
+    VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED = 1 << 1,
+    VM_OPTION_HANDLE_REPL_ASYNC_LOAD = 1 << 2,
+    VM_OPTION_SKIP_COMMAND_VALIDATION = 1 << 4,
+};
 
 /* Answers of CallReplyType. */
 enum { VM_REPLY_STRING = 0, VM_REPLY_ERROR = 1, VM_REPLY_ARRAY = 3, VM_REPLY_NULL = 4 };
@@ -67,9 +71,17 @@ typedef struct {
     uint64_t id;
     uint64_t version;
 } vm_event;
-enum { VM_EVENT_ROLE_CHANGED = 0, VM_EVENT_FLUSHDB = 2, VM_EVENT_SWAPDB = 11, VM_EVENT_EVENTLOOP = 15, VM_EVENT_VERSION = 1 };
+enum {
+    VM_EVENT_ROLE_CHANGED = 0,
+    VM_EVENT_FLUSHDB = 2,
+    VM_EVENT_LOADING = 3,
+    VM_EVENT_SWAPDB = 11,
+    VM_EVENT_EVENTLOOP = 15,
+    VM_EVENT_VERSION = 1,
+};
 enum { VM_EVENTLOOP_BEFORE_SLEEP = 0 };
 enum { VM_FLUSHDB_START = 0 };
+enum { VM_LOADING_ENDED = 3 };
 
 /* What comes with FLUSHDB, and with SWAPDB. */
 typedef struct {

@@ -26,10 +26,7 @@ static void reply_pair(vm_ctx *ctx, const char *name, int64_t n) {
     vm_ReplyWithLongLong(ctx, n);
 }
 
-static int debug(vm_ctx *ctx, vm_string **argv, int argc) {
-    size_t n;
-    if (argc != 2 || strcasecmp(vm_StringPtrLen(argv[1], &n), "RUNTIME"))
-        return vm_ReplyWithError(ctx, "ERR EMQ.DEBUG takes RUNTIME");
+static int reply_runtime(vm_ctx *ctx) {
     emq_runtime r;
     if (!emqReadRuntime(&r)) return vm_ReplyWithError(ctx, "ERR internal error");
     stack_t stack;
@@ -44,6 +41,42 @@ static int debug(vm_ctx *ctx, vm_string **argv, int argc) {
     reply_pair(ctx, "threads", count_threads());
     reply_pair(ctx, "panics", (int64_t)emq_panics);
     return VM_OK;
+}
+
+static void reply_queue(vm_ctx *ctx, const emq_queue *q) {
+    vm_string *base = emq_string(q->base, q->base_len);
+    vm_ReplyWithArray(ctx, 2);
+    vm_ReplyWithLongLong(ctx, q->db);
+    vm_ReplyWithString(ctx, base);
+    vm_FreeString(NULL, base);
+}
+
+/* How many queues are known, in how many bytes, and which: db and base. */
+static int reply_queues(vm_ctx *ctx) {
+    vm_ReplyWithArray(ctx, 2 + (long)emq_queues_count());
+    vm_ReplyWithLongLong(ctx, (long long)emq_queues_count());
+    vm_ReplyWithLongLong(ctx, (long long)emq_queues_bytes());
+    for (const emq_queue *q = emq_queues_newest(); q; q = q->after) reply_queue(ctx, q);
+    return VM_OK;
+}
+
+/* RUNTIME: the state of Go's runtime. QUEUES: what queues.c knows. NEXT and FORGET: a visit as the pump makes it. */
+static int debug(vm_ctx *ctx, vm_string **argv, int argc) {
+    static emq_queue *visited;
+    size_t n;
+    const char *what = argc == 2 ? vm_StringPtrLen(argv[1], &n) : "";
+    if (!strcasecmp(what, "RUNTIME")) return reply_runtime(ctx);
+    if (!strcasecmp(what, "QUEUES")) return reply_queues(ctx);
+    if (!strcasecmp(what, "NEXT")) {
+        if (!(visited = emq_queues_next())) return vm_ReplyWithNull(ctx);
+        reply_queue(ctx, visited);
+        return VM_OK;
+    }
+    if (!strcasecmp(what, "FORGET")) {
+        if (visited) emq_queues_forget(visited);
+        return vm_ReplyWithLongLong(ctx, visited != NULL);
+    }
+    return vm_ReplyWithError(ctx, "ERR EMQ.DEBUG takes RUNTIME, QUEUES, NEXT or FORGET");
 }
 
 int emq_register_debug(vm_ctx *ctx) { return vm_CreateCommand(ctx, "EMQ.DEBUG", debug, "admin", 0, 0, 0); }

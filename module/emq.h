@@ -178,6 +178,9 @@ extern char emq_panic_text[EMQ_MAX_PANIC];
 /* Counts and logs the panic whose text stands in emq_panic_text. */
 void emq_log_panic(vm_ctx *ctx);
 
+/* Milliseconds of a clock that never goes back. */
+int64_t emq_coarse_ms(void);
+
 /* Counts an entry into Go; now and then it lets the Go scheduler in. */
 void emq_entered_go(void);
 
@@ -268,6 +271,8 @@ emq_queue *emq_queues_next(void);
  * become a set without an event. */
 void emq_queues_forget(emq_queue *q);
 
+/* All of them, from the newest on by `after`; for who only looks. */
+const emq_queue *emq_queues_newest(void);
 size_t emq_queues_count(void);
 size_t emq_queues_bytes(void);
 

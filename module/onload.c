@@ -39,7 +39,7 @@ static int64_t last_yield_ms;
  * the event loop sleeps, and at most every YIELD_MS; the count is for pipelines that keep the loop from sleeping. */
 enum { YIELD_MS = 4, YIELD_CALLS = 1024 };
 
-static int64_t coarse_ms(void) {
+int64_t emq_coarse_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
@@ -47,7 +47,7 @@ static int64_t coarse_ms(void) {
 
 static void yield(void) {
     calls_since_yield = 0;
-    last_yield_ms = coarse_ms();
+    last_yield_ms = emq_coarse_ms();
     emqYield();
 }
 
@@ -60,7 +60,7 @@ static void on_event_loop(vm_ctx *ctx, vm_event event, uint64_t sub, void *data)
     if (sub != VM_EVENTLOOP_BEFORE_SLEEP || emq_is_child) return;
     live = 1;
     emq_queues_turn(ctx);
-    if (calls_since_yield && coarse_ms() - last_yield_ms >= YIELD_MS) yield();
+    if (calls_since_yield && emq_coarse_ms() - last_yield_ms >= YIELD_MS) yield();
 }
 
 static void on_role_changed(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
@@ -206,8 +206,10 @@ int ValkeyModule_OnLoad(vm_ctx *ctx, vm_string **argv, int argc) {
      * works. */
     if (!emqStart()) return refuse(ctx, "the Go runtime did not start");
     if (!read_run_id(ctx)) return refuse(ctx, "the server does not tell its run_id");
-    /* Each effect signals its key itself, and what is propagated are a few plain commands, right by construction. */
-    vm_SetModuleOptions(ctx, VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | VM_OPTION_SKIP_COMMAND_VALIDATION);
+    /* Each effect signals its key itself, what is propagated are a few plain commands, right by construction, and what
+     * queues.c knows outlasts a snapshot that is loaded beside the data that are served. */
+    vm_SetModuleOptions(ctx, VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | VM_OPTION_SKIP_COMMAND_VALIDATION |
+                                 VM_OPTION_HANDLE_REPL_ASYNC_LOAD);
     const char *failed = emqRegister(ctx);
     if (failed) return refuse(ctx, failed);
 #ifdef EMQ_DEBUG

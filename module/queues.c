@@ -3,7 +3,9 @@
  * A queue becomes known when a key `emq:{q}:schedule` or `emq:{q}:active` comes into being in any database, which the
  * server tells with NEW and LOADED, whoever made it: a client, a script, a module (this one too), RENAME, COPY, MOVE,
  * RESTORE, the append-only file, a snapshot, a primary. It is forgotten when both keys are gone. So what is known here is
- * never less than what there is, and for a while it may be more: a queue without sets costs a look. */
+ * never less than what there is, and for a while it may be more: a queue without sets costs a look.
+ *
+ * Valkey 8.1 and 9.0 do not allow for that: see hears_new(). */
 #include "emq.h"
 
 #include <math.h>
@@ -134,6 +136,7 @@ emq_queue *emq_queues_next(void) {
     return lent;
 }
 
+const emq_queue *emq_queues_newest(void) { return first; }
 size_t emq_queues_count(void) { return count; }
 size_t emq_queues_bytes(void) { return entry_bytes + room * sizeof(*buckets); }
 
@@ -162,14 +165,30 @@ static size_t base_of(const char *name, size_t n) {
     return memchr(q, '{', q_len) || memchr(q, '}', q_len) || memchr(q, 0, q_len) ? 0 : base;
 }
 
-static unsigned to_look_at; /* see check() */
+static int is_loading(vm_ctx *ctx) { return (vm_GetContextFlags(ctx) & (VM_CTX_LOADING | VM_CTX_ASYNC_LOADING)) != 0; }
+
+static size_t owed, owed_at_once; /* looks at other queues; see check() */
 
 static void meet(vm_ctx *ctx, vm_string *name) {
     size_t n, base, before = count;
     const char *p = vm_StringPtrLen(name, &n);
     if (!(base = base_of(p, n)) || emq_is_child) return;
     add(vm_GetSelectedDb(ctx), p, base);
-    if (count > before) to_look_at += 2;
+    if (count == before) return;
+    owed += 2;
+    if (!is_loading(ctx)) owed_at_once += 2;
+}
+
+/* From 8.1 on a keyspace event runs with the client whose command it belongs to, moved to the database of the key; and
+ * until 9.1.2 it was not moved back (valkey-io/valkey pull request 4024). So where a module listens to NEW or GENERIC, a
+ * COPY or MOVE to another database leaves its client, its transaction and its place in the append-only file in the wrong
+ * database. No client shall find its server like that. There we listen to the events of sorted sets, which are always of
+ * the client's own database: they miss sets that RENAME, COPY, MOVE and RESTORE make, and a scan looks for those, after a
+ * load and when one of the four was called (scan_is_due).
+ * LOADED is safe: snapshots are read when no client's command runs, but for DEBUG RELOAD. */
+static int hears_new(void) {
+    int server = vm_GetServerVersion();
+    return server < 0x080100 || server >= 0x090102;
 }
 
 static int on_key(vm_ctx *ctx, int class, const char *event, vm_string *name) {
@@ -248,12 +267,51 @@ void emq_queues_scan(vm_ctx *ctx) {
     scan_wanted = 1;
 }
 
+static void start_scan(vm_ctx *ctx) {
+    scan_wanted = 0;
+    scan_db = 0;
+    scan = vm_ScanCursorCreate();
+    vm_CreateTimer(ctx, SCAN_EVERY_MS, on_scan, NULL);
+}
+
+/* ---- Where NEW must not be heard ---- */
+
+enum { ASK_EVERY_MS = 1000 };
+
+static int misses_some;
+static int64_t asked_ms;
+static uint64_t calls; /* of what makes sets unheard; a digest of the server's own counts */
+
+static void on_loading(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
+    (void)event, (void)data;
+    if (sub == VM_LOADING_ENDED && !emq_is_child) emq_queues_scan(ctx);
+}
+
+static int scan_is_due(vm_ctx *ctx) {
+    static const char *const names[] = {"cmdstat_rename", "cmdstat_renamenx", "cmdstat_copy", "cmdstat_move",
+                                        "cmdstat_restore", "cmdstat_restore-asking"};
+    int64_t now = emq_coarse_ms();
+    if (now - asked_ms < ASK_EVERY_MS) return 0;
+    asked_ms = now;
+    vm_info *info = vm_GetServerInfo(ctx, "commandstats");
+    if (!info) return 0;
+    uint64_t was = calls;
+    calls = 0;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *stats = vm_ServerInfoGetFieldC(info, names[i]);
+        if (stats) calls = mix(calls ^ hash_of(stats, strlen(stats)), 0x9e3779b97f4a7c15 + i);
+    }
+    vm_FreeServerInfo(ctx, info);
+    return calls != was;
+}
+
 /* ---- Where no pump goes round ----
  *
  * The pump forgets what is gone. On a replica, or with the pump off, nobody would, and queues that come and go would be
- * kept for ever. So each queue that becomes known pays for a look at two others: what is gone is never more than what
- * there was, and costs nothing while nothing comes. */
-enum { LOOKS_PER_TURN = 64 };
+ * kept for ever. So each queue that becomes known pays for a look at two others, before the event loop sleeps: what is gone
+ * is never more than about what there was, and costs nothing while nothing comes. For what a load has brought it is paid
+ * in rates. */
+enum { LOOKS_PER_TURN = 256 };
 
 static int is_there(vm_ctx *ctx, const emq_queue *q, int key) {
     size_t n = q->base_len + emq_suffix_len[key];
@@ -270,11 +328,15 @@ static int is_there(vm_ctx *ctx, const emq_queue *q, int key) {
 }
 
 /* Not while a snapshot is loaded beside the data that are served (repl-diskless-load swapdb): its keys have had their
- * events and are not there yet. */
+ * events and are not there yet. The servers that we know do not come here then. */
 static void check(vm_ctx *ctx) {
-    if (vm_GetContextFlags(ctx) & (VM_CTX_LOADING | VM_CTX_ASYNC_LOADING)) return;
-    if (to_look_at > count) to_look_at = (unsigned)count;
-    for (int i = 0; i < LOOKS_PER_TURN && to_look_at; i++, to_look_at--) {
+    if (is_loading(ctx)) return;
+    if (owed > count) owed = count;
+    size_t looks = LOOKS_PER_TURN + owed_at_once;
+    if (looks > owed) looks = owed;
+    owed -= looks;
+    owed_at_once = 0;
+    while (looks--) {
         emq_queue *q = to_check ? to_check : first;
         if (!q) break;
         to_check = q->after;
@@ -284,20 +346,22 @@ static void check(vm_ctx *ctx) {
 }
 
 void emq_queues_turn(vm_ctx *ctx) {
-    if (to_look_at) check(ctx);
-    if (!scan_wanted) return;
-    scan_wanted = 0;
-    scan_db = 0;
-    scan = vm_ScanCursorCreate();
-    vm_CreateTimer(ctx, SCAN_EVERY_MS, on_scan, NULL);
+    if (owed) check(ctx);
+    if (misses_some && scan_is_due(ctx)) scan_wanted = 1;
+    if (scan_wanted && !scan) start_scan(ctx);
 }
 
 int emq_queues_subscribe(vm_ctx *ctx) {
     /* What the library held before it was taken back (see OnUnload) is void. */
     drop(-1);
+    owed = owed_at_once = 0;
     scan_wanted = 0;
     vm_GetRandomBytes((unsigned char *)&seed, sizeof(seed));
-    return vm_SubscribeToKeyspaceEvents(ctx, VM_NOTIFY_NEW | VM_NOTIFY_LOADED, on_key) == VM_OK &&
+    misses_some = !hears_new();
+    int classes = VM_NOTIFY_LOADED | (misses_some ? VM_NOTIFY_ZSET : VM_NOTIFY_NEW);
+    return vm_SubscribeToKeyspaceEvents(ctx, classes, on_key) == VM_OK &&
            vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_FLUSHDB, VM_EVENT_VERSION}, on_flush) == VM_OK &&
-           vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_SWAPDB, VM_EVENT_VERSION}, on_swap) == VM_OK;
+           vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_SWAPDB, VM_EVENT_VERSION}, on_swap) == VM_OK &&
+           (!misses_some ||
+            vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_LOADING, VM_EVENT_VERSION}, on_loading) == VM_OK);
 }
