@@ -1,0 +1,508 @@
+package test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"emq/test/store"
+	"emq/test/valkey"
+)
+
+// The queues that the module knows, as the debug build tells them. The pump is off in all of these tests: it would forget
+// what is gone by itself.
+
+// knowing starts a server with the debug build; nothing is asked of its keyspace.
+func knowing(t *testing.T, args ...string) *fixture {
+	t.Helper()
+	return start(t, withDebugModule(append([]string{"--emq.pump-interval-ms", "0"}, args...)...)).attachPlain(t)
+}
+
+// known is how many queues the module knows, in how many bytes, and each as its database and base, sorted.
+func (st *fixture) known() (count, bytes int64, list []string) {
+	st.t.Helper()
+	all := value(st.Do("EMQ.DEBUG", "QUEUES")).([]any)
+	for _, q := range all[2:] {
+		list = append(list, at(q))
+	}
+	slices.Sort(list)
+	require.Len(st.t, list, int(all[0].(int64)))
+	return all[0].(int64), all[1].(int64), list
+}
+
+func at(q any) string { return fmt.Sprintf("%d %s", q.([]any)[0], q.([]any)[1]) }
+
+// knows asserts which queues are known.
+func (st *fixture) knows(want ...string) {
+	st.t.Helper()
+	slices.Sort(want)
+	_, _, list := st.known()
+	require.Equal(st.t, want, list)
+}
+
+// hearsAll tells whether the server tells the module of every key that comes into being. Those from 8.1 to 9.1.1 would
+// leave the clients of COPY and MOVE in the wrong database for that, so there the module listens to less, and looks.
+func (st *fixture) hearsAll() bool {
+	var main, minor, patch int
+	_, err := fmt.Sscanf(st.Info("valkey_version"), "%d.%d.%d", &main, &minor, &patch)
+	require.NoError(st.t, err)
+	version := main<<16 | minor<<8 | patch
+	return version < 0x80100 || version >= 0x90102
+}
+
+// soonKnows is knows for what may have to be looked for.
+func (st *fixture) soonKnows(want ...string) {
+	st.t.Helper()
+	slices.Sort(want)
+	waitFor(st.t, "all to be known", func() bool {
+		_, _, list := st.known()
+		return slices.Equal(list, want)
+	})
+}
+
+// far is a score that no pump would reach.
+const far = "9000000000000"
+
+// A queue becomes known when one of its two sets comes into being, whoever makes it and wherever.
+func TestQueuesBecomeKnown(t *testing.T) {
+	st := knowing(t)
+	st.Must("ZADD x " + far + " JOB1")
+	dump := value(st.Do("DUMP", "x")).(string)
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		known string
+	}{
+		{"an active set", []string{"ZADD emq:{q}:active " + far + " JOB1"}, "0 emq:{q}:"},
+		{"a schedule", []string{"ZADD emq:{q}:schedule " + far + " JOB1"}, "0 emq:{q}:"},
+		{"another database", []string{"SELECT 7", "ZADD emq:{q}:active " + far + " JOB1", "SELECT 0"}, "7 emq:{q}:"},
+		{"a transaction", []string{"MULTI", "ZADD emq:{q}:active " + far + " JOB1", "EXEC"}, "0 emq:{q}:"},
+		{"a script", []string{`EVAL "redis.call('ZADD',KEYS[1],9e12,'JOB1')" 1 emq:{q}:active`}, "0 emq:{q}:"},
+		{"a claim", []string{"EMQ.ENQUEUE 2 emq:{q}:job:JOB1 emq:{q}:pending JOB1 x", "EMQ.CLAIM 2 emq:{q}:pending emq:{q}:active emq:{q}:job: 60000"}, "0 emq:{q}:"},
+		{"a claim in a transaction", []string{"EMQ.ENQUEUE 2 emq:{q}:job:JOB1 emq:{q}:pending JOB1 x", "MULTI", "EMQ.CLAIM 2 emq:{q}:pending emq:{q}:active emq:{q}:job: 60000", "EXEC"}, "0 emq:{q}:"},
+		{"a failure", []string{
+			"HSET emq:{q}:job:JOB1 state active attempts 1 payload x", "ZADD emq:{q}:pending 0 JOB1",
+			`EMQ.FAIL 4 emq:{q}:active emq:{q}:schedule emq:{q}:dead emq:{q}:job:JOB1 JOB1 1 100000 5 why emq:{q}:`,
+		}, "0 emq:{q}:"},
+		{"RENAME", []string{"ZADD y " + far + " JOB1", "RENAME y emq:{q}:active"}, "0 emq:{q}:"},
+		{"RENAMENX", []string{"ZADD y " + far + " JOB1", "RENAMENX y emq:{q}:active"}, "0 emq:{q}:"},
+		{"COPY", []string{"ZADD y " + far + " JOB1", "COPY y emq:{q}:active"}, "0 emq:{q}:"},
+		{"COPY to a database", []string{"ZADD y " + far + " JOB1", "COPY y emq:{q}:active DB 9"}, "9 emq:{q}:"},
+		{"RESTORE", []string{"RESTORE emq:{q}:schedule 0 " + strconv.Quote(dump)}, "0 emq:{q}:"},
+		{"ZUNIONSTORE", []string{"ZADD y " + far + " JOB1", "ZUNIONSTORE emq:{q}:active 1 y"}, "0 emq:{q}:"},
+		{"both sets", []string{"ZADD emq:{q}:schedule " + far + " JOB1", "ZADD emq:{q}:active " + far + " JOB1"}, "0 emq:{q}:"},
+		{"bytes", []string{`ZADD "emq:{\xff\r\n: q}:active" ` + far + " JOB1"}, "0 emq:{\xff\r\n: q}:"},
+		{"a long name", []string{"ZADD emq:{" + strings.Repeat("q", 100_000) + "}:active " + far + " JOB1"}, "0 emq:{" + strings.Repeat("q", 100_000) + "}:"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			st.t = t
+			st.Must("FLUSHALL")
+			st.knows()
+			st.Must("SET {emq}:version echomq:6.0.0")
+			run := func() {
+				t.Helper()
+				for _, line := range tt.lines {
+					require.NotEqual(t, byte('-'), st.Run(line)[0], line)
+				}
+				if st.hearsAll() || !slices.ContainsFunc(unheard, func(verb string) bool { return strings.HasPrefix(tt.name, verb) }) {
+					st.knows(tt.known)
+				} else {
+					st.soonKnows(tt.known)
+				}
+			}
+			run()
+			// It is known again when it was forgotten and comes again.
+			require.Equal(t, tt.known, at(value(st.Do("EMQ.DEBUG", "NEXT"))))
+			require.Equal(t, integer(1), st.Do("EMQ.DEBUG", "FORGET"))
+			require.Equal(t, integer(1), st.Do("EMQ.DEBUG", "FORGET"), "twice is once")
+			require.Equal(t, nothing, st.Do("EMQ.DEBUG", "NEXT"))
+			st.knows()
+			st.Must("FLUSHALL", "SET {emq}:version echomq:6.0.0")
+			run()
+		})
+	}
+	t.Run("MOVE", func(t *testing.T) {
+		st.t = t
+		st.Must("FLUSHALL", "ZADD emq:{q}:active "+far+" JOB1", "MOVE emq:{q}:active 5")
+		waitFor(t, "the moved to be known", func() bool {
+			_, _, list := st.known()
+			return slices.Contains(list, "5 emq:{q}:")
+		})
+	})
+	t.Run("what is none", func(t *testing.T) {
+		st.t = t
+		st.Must("FLUSHALL")
+		for _, key := range []string{
+			"", "e", "emq:{", "emq:{}:active", "emq:{q}:pending", "emq:{q}:dead", "emq:{q}:job:JOB1", "emq:{q}:activ", "emq:{q}:active ",
+			"xemq:{q}:active", "emq:{q:active", "emq:q}:active", "emq:{q}active", "emq:{a}:b}:active", "emq:{{q}:active", "emq:{a{b}:schedule",
+			"emq:{a\x00b}:active", "emq:{\x00}:schedule", "}:active", "}:schedule", "emq:}:active", "emq:{}:schedule", "EMQ:{q}:active",
+		} {
+			require.Equal(t, integer(1), st.Do("ZADD", key, far, "JOB1"), "%q", key)
+		}
+		st.knows()
+		count, bytes, _ := st.known()
+		require.Zero(t, count)
+		require.Zero(t, bytes)
+	})
+}
+
+// unheard are the commands that hearsAll is about.
+var unheard = []string{"RENAME", "COPY", "MOVE", "RESTORE"}
+
+// A module that listens to the server's events must not be seen by those who make them: COPY and MOVE to another
+// database leave the client, the transaction, the script and the append-only file where they were.
+func TestClientsStayInTheirDatabase(t *testing.T) {
+	st := start(t, withModule("--appendonly", "yes", "--aof-use-rdb-preamble", "no")).attachPlain(t)
+	in := func(db string) { t.Helper(); require.Contains(t, st.Do("CLIENT", "INFO"), " db="+db+" ") }
+	st.Must("SELECT 2", "SET a 1", "MOVE a 3")
+	in("2")
+	for _, key := range []string{"x", "emq:{q}:active", "emq:{q}:schedule"} {
+		st.Must("SELECT 2", "ZADD "+key+" "+far+" JOB1", "COPY "+key+" "+key+" DB 9", "MOVE "+key+" 4")
+		in("2")
+	}
+	st.Must("ZADD x " + far + " JOB1")
+	st.Must("MULTI", "COPY x z DB 9", "MOVE x 5", "SET in-transaction 1", "EXEC")
+	in("2")
+	st.reply(integer(1), "EXISTS in-transaction")
+	st.Must("ZADD x "+far+" JOB1", `EVAL "redis.call('COPY',KEYS[1],KEYS[1],'DB',6) redis.call('SET',KEYS[2],1)" 2 x in-script`)
+	in("2")
+	st.reply(integer(1), "EXISTS in-script")
+	st.Must("SET last 1")
+	want := st.digest()
+	var stream []string
+	for _, args := range appended(t, st.s.Dir) {
+		if strings.EqualFold(args[0], "SELECT") {
+			stream = append(stream, args[1])
+		}
+	}
+	require.Equal(t, "2", stream[len(stream)-1])
+	require.NotContains(t, stream, "9", "nothing was done in another database")
+	st.Must("DEBUG LOADAOF")
+	require.Equal(t, want, st.digest())
+}
+
+// stock fills some databases with queues and other keys, and returns the queues.
+func (st *fixture) stock(n int) (queues []string) {
+	st.t.Helper()
+	for _, db := range []int{0, 3, 15} {
+		commands := [][]string{{"SELECT", strconv.Itoa(db)}}
+		for i := range n {
+			q := queue(fmt.Sprintf("q%d-%d", db, i))
+			commands = append(commands, []string{"ZADD", []string{q.Active(), q.Schedule()}[i%2], far, "JOB1"},
+				[]string{"SET", fmt.Sprintf("other %d", i), "x"}, []string{"ZADD", q.Pending(), "0", "JOB2"})
+			queues = append(queues, fmt.Sprintf("%d %s", db, q.Base()))
+		}
+		st.Pipeline(commands)
+	}
+	st.Must("SELECT 0")
+	slices.Sort(queues)
+	return queues
+}
+
+// What was stored is known after a restart, whatever it is read from, and after a reload.
+func TestQueuesComeBack(t *testing.T) {
+	for kind, settings := range map[string][]string{
+		"append-only file":               {"--appendonly", "yes"},
+		"append-only file, all commands": {"--appendonly", "yes", "--aof-use-rdb-preamble", "no"},
+		"snapshot":                       {"--save", "100000 1"},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			dir, err := os.MkdirTemp("", "emq")
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			o := withDebugModule(append([]string{"--emq.pump-interval-ms", "0"}, settings...)...)
+			o.Dir = dir
+			var queues []string
+			for round := range 3 {
+				v, err := valkey.Start(o)
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = v.Kill() })
+				st := (&server{Server: v}).attachPlain(t)
+				if round == 0 {
+					queues = st.stock(200)
+				}
+				if round == 0 {
+					st.Must("ZADD x "+far+" JOB1", "COPY x emq:{copied}:active DB 7")
+					queues = append(queues, "7 emq:{copied}:")
+					slices.Sort(queues)
+				}
+				st.soonKnows(queues...) // at once, but for the copy on a server that does not tell of it
+				if strings.HasPrefix(kind, "append-only") {
+					if round == 1 {
+						st.Must("BGREWRITEAOF")
+						waitFor(t, "the rewrite", func() bool {
+							return st.Info("aof_rewrite_in_progress") == "0" && st.Info("aof_rewrite_scheduled") == "0"
+						})
+					}
+					st.Must("DEBUG LOADAOF")
+					st.soonKnows(queues...)
+				}
+				st.Must("DEBUG RELOAD")
+				st.knows(queues...)
+				st.Must("DEBUG RELOAD MERGE NOFLUSH")
+				st.knows(queues...)
+				require.NoError(t, v.Stop())
+			}
+		})
+	}
+}
+
+// A replica knows what its primary has, by snapshot and by stream, however the snapshot comes; so it knows all when it
+// is promoted. What it knows too much it forgets, though no pump goes round on it.
+func TestQueuesOnAReplica(t *testing.T) {
+	for _, primary := range []string{"yes", "no"} {
+		for _, load := range []string{"disabled", "on-empty-db", "swapdb"} {
+			t.Run("diskless-sync "+primary+"/diskless-load "+load, func(t *testing.T) {
+				st := knowing(t, "--repl-diskless-sync", primary, "--repl-backlog-size", "16384")
+				queues := st.stock(200)
+				host, port, _ := strings.Cut(st.s.Addr(), ":")
+
+				r := knowing(t, "--repl-diskless-load", load)
+				if load != "on-empty-db" {
+					r.Must("ZADD emq:{old}:active " + far + " JOB1")
+				}
+				linked := func() {
+					t.Helper()
+					waitFor(t, "the replica's link", func() bool { return r.Info("master_link_status") == "up" })
+					st.inStep("1")
+				}
+				has := func() {
+					t.Helper()
+					_, _, list := r.known()
+					require.Subset(t, list, queues)
+				}
+				r.Must("REPLICAOF " + host + " " + port)
+				linked()
+				has()
+
+				// By the stream.
+				st.Must("ZADD emq:{new}:schedule "+far+" JOB1", "MULTI", "SELECT 4", "ZADD emq:{new}:active "+far+" JOB1", "EXEC", "SELECT 0")
+				queues = append(queues, "0 emq:{new}:", "4 emq:{new}:")
+				st.inStep("1")
+				has()
+
+				// Again as a whole, of the same primary: the data are still served while the snapshot is loaded.
+				r.Must("REPLICAOF " + host + " 1")
+				st.Must("ZADD emq:{newer}:schedule " + far + " JOB1")
+				queues = append(queues, "0 emq:{newer}:")
+				st.Must("SET filler " + strings.Repeat("x", 1<<20))
+				syncs := st.Info("sync_full")
+				r.Must("CONFIG SET key-load-delay 300 loading-process-events-interval-bytes 1024")
+				r.Must("REPLICAOF " + host + " " + port)
+				if load == "swapdb" {
+					waitFor(t, "the snapshot to be loaded beside", func() bool { return r.Info("async_loading") == "1" })
+					_, _, list := r.known()
+					require.Contains(t, list, "0 emq:{new}:", "what is served is still known")
+				}
+				linked()
+				require.NotEqual(t, syncs, st.Info("sync_full"))
+				has()
+				for range 20 { // turns of the event loop, in which what is gone is looked for
+					r.Must("PING")
+				}
+				has()
+
+				// A flush of the primary's is one of the replica's.
+				st.Must("SELECT 3", "FLUSHDB", "SELECT 0")
+				st.inStep("1")
+				queues = slices.DeleteFunc(queues, func(q string) bool { return strings.HasPrefix(q, "3 ") })
+				has()
+				_, _, list := r.known()
+				for _, q := range list {
+					require.NotEqual(t, "3 ", q[:2])
+				}
+				st.Must("SWAPDB 0 9")
+				st.inStep("1")
+				for i, q := range queues {
+					if rest, ok := strings.CutPrefix(q, "0 "); ok {
+						queues[i] = "9 " + rest
+					}
+				}
+				has()
+
+				r.Must("REPLICAOF NO ONE")
+				has()
+				st.Must("FLUSHALL")
+				st.knows()
+				require.NotContains(t, r.s.Log(), "Skipping diskless-load", "the module would be the reason")
+			})
+		}
+	}
+}
+
+// A flush of any kind, and a swap, are followed at once.
+func TestQueuesFlushedAndSwapped(t *testing.T) {
+	st := knowing(t)
+	for _, how := range []string{"", " SYNC", " ASYNC"} {
+		in := func(db string) {
+			st.Must("SELECT "+db, "ZADD emq:{a}:active "+far+" JOB1", "ZADD emq:{b"+db+"}:schedule "+far+" JOB1")
+		}
+		in("2")
+		in("4")
+		st.knows("2 emq:{a}:", "2 emq:{b2}:", "4 emq:{a}:", "4 emq:{b4}:")
+		st.Must("SWAPDB 2 4")
+		st.knows("4 emq:{a}:", "4 emq:{b2}:", "2 emq:{a}:", "2 emq:{b4}:")
+		st.Must("SWAPDB 2 2", "SWAPDB 9 10")
+		st.knows("4 emq:{a}:", "4 emq:{b2}:", "2 emq:{a}:", "2 emq:{b4}:")
+		st.Must("SELECT 4", "FLUSHDB"+how)
+		st.knows("2 emq:{a}:", "2 emq:{b4}:")
+		st.Must("MULTI", "FLUSHALL"+how, "ZADD emq:{c}:active "+far+" JOB1", "EXEC")
+		st.knows("4 emq:{c}:")
+		st.Must("SELECT 0", "FLUSHALL"+how)
+		st.knows()
+		_, bytes, _ := st.known()
+		require.Zero(t, bytes)
+	}
+}
+
+// A module that is loaded into a store looks through it, also while that goes on changing.
+func TestQueuesOfAStoreThatWasThere(t *testing.T) {
+	load := func(st *fixture) {
+		st.Must("MODULE LOADEX " + os.Getenv("EMQ_MODULE_DEBUG") + " CONFIG emq.pump-interval-ms 0")
+	}
+	t.Run("at rest", func(t *testing.T) {
+		st := start(t, withoutModule()).attachPlain(t)
+		queues := st.stock(5000)
+		load(st)
+		st.soonKnows(queues...)
+	})
+	t.Run("empty", func(t *testing.T) {
+		st := start(t, withoutModule()).attachPlain(t)
+		load(st)
+		st.knows()
+	})
+	t.Run("a replica", func(t *testing.T) {
+		s := start(t, withoutModule())
+		queues := s.attachPlain(t).stock(1000)
+		st := follow(t, s).attachPlain(t)
+		load(st)
+		st.soonKnows(queues...)
+	})
+	t.Run("swapped meanwhile", func(t *testing.T) {
+		st := start(t, withoutModule()).attachPlain(t)
+		queues := st.stock(10_000)
+		load(st)
+		for i := range 21 {
+			st.Must("SWAPDB 0 15", fmt.Sprintf("ZADD emq:{more%d}:active %s JOB1", i, far))
+		}
+		swap := map[string]string{"0 ": "15 ", "15": "0"}
+		for i, q := range queues {
+			if to, ok := swap[q[:2]]; ok {
+				queues[i] = to + q[2:]
+			}
+		}
+		for i := range 21 {
+			queues = append(queues, fmt.Sprintf("%d emq:{more%d}:", i%2*15, i))
+		}
+		slices.Sort(queues)
+		st.soonKnows(queues...)
+	})
+	t.Run("flushed meanwhile", func(t *testing.T) {
+		st := start(t, withoutModule()).attachPlain(t)
+		st.stock(10_000)
+		load(st)
+		st.Must("FLUSHALL", "ZADD emq:{q}:active "+far+" JOB1")
+		for range 100 {
+			st.knows("0 emq:{q}:")
+		}
+	})
+}
+
+// A round visits each queue that it began with and that is still known, once, whatever comes and goes meanwhile; and
+// what is known is never less than what there is. Random steps against a list.
+func TestQueuesInRounds(t *testing.T) {
+	seed := store.Seed(t)
+	dice := rand.New(rand.NewPCG(seed, 1))
+	st := knowing(t)
+	there := map[string]bool{}   // the sets that there are: "db base"
+	waiting := map[string]bool{} // what the round has still to visit, if it is still known
+	visited, inRound := "", false
+	key := func() (db int, q queue, name string) {
+		db, q = dice.IntN(4), queue(fmt.Sprintf("q%d", dice.IntN(300)))
+		return db, q, fmt.Sprintf("%d %s", db, q.Base())
+	}
+	for range store.Rounds(t, 20_000, 200_000) {
+		switch step := dice.IntN(100); {
+		case step < 40:
+			db, q, name := key()
+			st.Pipeline([][]string{{"SELECT", strconv.Itoa(db)}, {"ZADD", q.Active(), far, "JOB1"}})
+			there[name] = true
+		case step < 60:
+			db, q, name := key()
+			st.Pipeline([][]string{{"SELECT", strconv.Itoa(db)}, {"DEL", q.Active()}})
+			delete(there, name)
+			delete(waiting, name) // it may be forgotten at any time
+		case step < 99:
+			reply := value(st.Do("EMQ.DEBUG", "NEXT"))
+			if reply == nil {
+				for name := range waiting {
+					require.False(t, there[name], "the round ended without %s", name)
+				}
+				visited, inRound = "", false
+				break
+			}
+			visited = at(reply)
+			if !inRound {
+				inRound, waiting = true, map[string]bool{}
+				for name := range there {
+					waiting[name] = true
+				}
+			}
+			delete(waiting, visited)
+			if !there[visited] {
+				require.Equal(t, integer(1), st.Do("EMQ.DEBUG", "FORGET"))
+			}
+		case dice.IntN(10) > 0:
+			_, _, list := st.known()
+			for name := range there {
+				_, found := slices.BinarySearch(list, name)
+				require.True(t, found, name)
+			}
+		default:
+			db := dice.IntN(4)
+			st.Pipeline([][]string{{"SELECT", strconv.Itoa(db)}, {"FLUSHDB"}})
+			for name := range there {
+				if strings.HasPrefix(name, strconv.Itoa(db)+" ") {
+					delete(there, name)
+					delete(waiting, name)
+				}
+			}
+		}
+	}
+}
+
+// Memory and time go back with the queues; and where nobody goes round, what is gone does not pile up.
+func TestQueuesAreForgotten(t *testing.T) {
+	const n = 10_000
+	st := knowing(t)
+	fill := func(round int) {
+		var add, del [][]string
+		for i := range n {
+			q := queue(fmt.Sprintf("round %d, queue %d", round, i))
+			add = append(add, []string{"ZADD", q.Active(), far, "JOB1"})
+			del = append(del, []string{"DEL", q.Active()})
+		}
+		st.Pipeline(add)
+		count, _, _ := st.known()
+		require.GreaterOrEqual(t, count, int64(n))
+		st.Pipeline(del)
+	}
+	for round := range 10 {
+		fill(round)
+		count, bytes, _ := st.known()
+		require.LessOrEqual(t, count, int64(2*n))
+		require.Less(t, bytes, int64(2*n*200))
+	}
+	for st.Do("EMQ.DEBUG", "NEXT") != nothing {
+		st.Do("EMQ.DEBUG", "FORGET")
+	}
+	count, bytes, _ := st.known()
+	require.Zero(t, count)
+	require.Zero(t, bytes)
+}
