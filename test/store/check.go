@@ -55,8 +55,14 @@ func (c *checker) queue(q wire.Queue) {
 			if _, ok := c.keys[q.Row(id)].(Hash); !ok {
 				c.note(key, "%s has no row", wire.Show(id))
 			}
-			timed := name == "active" || name == "schedule"
-			if (timed && (score < 1 || score > 1<<53 || score != float64(int64(score)))) || (!timed && score != 0) {
+			least, most := 0.0, 0.0 // a job can be due at any time, but no lease ends before one was granted
+			switch name {
+			case "active":
+				least, most = 1, 1<<53
+			case "schedule":
+				most = 1 << 53
+			}
+			if score < least || score > most || score != float64(int64(score)) {
 				c.note(key, "%s has the score %v", wire.Show(id), score)
 			}
 		}

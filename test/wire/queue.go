@@ -64,6 +64,30 @@ func (q Queue) Fail(id, token string, delay, limit int64, reason string) []strin
 	}
 }
 
+// ScheduleAt and ScheduleIn are the two forms of EMQ.SCHEDULE: due at a time, in Unix ms, or in so many ms.
+func (q Queue) ScheduleAt(id, payload string, at int64) []string {
+	return []string{"EMQ.SCHEDULE", "2", q.Row(id), q.Schedule(), id, payload, "at", strconv.FormatInt(at, 10)}
+}
+
+func (q Queue) ScheduleIn(id, payload string, delay int64) []string {
+	return With(q.ScheduleAt(id, payload, delay), 6, "in")
+}
+
+func (q Queue) Extend(id, token string, lease int64) []string {
+	return []string{"EMQ.EXTEND", "2", q.Active(), q.Row(id), id, token, strconv.FormatInt(lease, 10)}
+}
+
+func (q Queue) Promote(limit int64) []string {
+	return []string{"EMQ.PROMOTE", "2", q.Schedule(), q.Pending(), q.Base(), strconv.FormatInt(limit, 10)}
+}
+
+func (q Queue) Reap(maxStalled, limit int64) []string {
+	return []string{
+		"EMQ.REAP", "3", q.Active(), q.Pending(), q.Dead(), q.Base(),
+		strconv.FormatInt(maxStalled, 10), strconv.FormatInt(limit, 10),
+	}
+}
+
 // Move are the plain commands that take a job from one state to another as the scripts that promote and reap do.
 func (q Queue) Move(id, from, to string) [][]string {
 	return [][]string{

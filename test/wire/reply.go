@@ -35,7 +35,19 @@ func Claimed(id, payload string, token int64) string {
 	return Array(Bulk(id), Bulk(payload), Integer(token))
 }
 
-// Stale is the answer to a token that is not the holder's; the verb is the scripts' own word, complete or retry.
+// Reaped is the answer to a reap: the jobs that are pending again, and those that are dead.
+func Reaped(recovered, dead []string) string {
+	bulks := func(ids []string) string {
+		list := make([]string, len(ids))
+		for i, id := range ids {
+			list[i] = Bulk(id)
+		}
+		return Array(list...)
+	}
+	return Array(bulks(recovered), bulks(dead))
+}
+
+// Stale is the answer to a token that is not the holder's; the verb is the scripts' own word: complete, retry or extend.
 func Stale(verb string) string { return "-EMQSTALE " + verb + " token mismatch\r\n" }
 
 // IsError tells whether a reply is an error.
