@@ -19,7 +19,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZCARD', KEYS[2]) -- another type has to end the script before it writes
 
-local cap, kind = tonumber(ARGV[2]), redis.call('TYPE', KEYS[3]).ok
+local cap, kind = ARGV[2] + 0, redis.call('TYPE', KEYS[3]).ok -- no number has to end it, too
 if cap == 0 or kind ~= 'none' and kind ~= 'zset' then
   cap = math.huge -- no job may be lost to a dead that cannot take it
 end

@@ -318,6 +318,7 @@ func TestPromote(t *testing.T) {
 		},
 		{"pending is no sorted set", []string{row("scheduled"), addSchedule, "SET emq:{q}:pending x"}, call, "-WRONGTYPE ", nil},
 		{"schedule is no sorted set", []string{"SET emq:{q}:schedule x"}, call, "-WRONGTYPE ", nil},
+		{"a limit that is no number", []string{row("scheduled"), addSchedule}, wire.With(call, 5, "many"), luaError, nil},
 	}
 	list = append(list, entries("scheduled", promote,
 		func(ids ...string) string { return wire.Integer(int64(len(ids))) }, moved)...)
@@ -376,6 +377,8 @@ func TestReap(t *testing.T) {
 		},
 		{"pending is no sorted set", append(lost(), "SET emq:{q}:pending x"), call, "-WRONGTYPE ", nil},
 		{"active is no sorted set", []string{"SET emq:{q}:active x"}, call, "-WRONGTYPE ", nil},
+		{"a cap that is no number", lost(), wire.With(call, 6, "many"), luaError, nil},
+		{"a limit that is no number", lost(), wire.With(call, 7, "many"), luaError, nil},
 	}
 	for _, n := range []string{
 		"", "0", "02", "-2", "+2", "2.0", "2e0", "0x2", " 2", "2\n", "2\x00", "many", "9007199254740991", "9007199254740992",
