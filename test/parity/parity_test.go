@@ -63,14 +63,18 @@ type history struct {
 type span struct{ from, to int64 }
 
 func (h *history) run(steps int) {
+	h.tellIfFailed()
+	for range steps {
+		h.step()
+	}
+}
+
+func (h *history) tellIfFailed() {
 	h.t.Cleanup(func() {
 		if h.t.Failed() {
 			h.t.Logf("the history:\n%s", strings.Join(h.lines, "\n"))
 		}
 	})
-	for range steps {
-		h.step()
-	}
 }
 
 // step does one thing, chosen at random, to both stores.
@@ -176,7 +180,8 @@ func (h *history) bytes(n int) string {
 func (h *history) find(q wire.Queue, fits func(store.Hash) bool) (id string, row store.Hash, ok bool) {
 	var ids []string
 	for key := range h.keys {
-		if id, isRow := strings.CutPrefix(key, q.RowPrefix()); isRow && fits(h.keys[key].(store.Hash)) {
+		id, isRow := strings.CutPrefix(key, q.RowPrefix())
+		if row, isHash := h.keys[key].(store.Hash); isRow && isHash && fits(row) {
 			ids = append(ids, id)
 		}
 	}
@@ -200,6 +205,10 @@ func (h *history) expect(q wire.Queue, args []string, reply string, called span)
 		set(q.Active(), wire.Value(reply).([]any)[0].(string), args[5])
 	case args[0] == "EMQ.FAIL" && reply == wire.Bulk("scheduled"):
 		set(q.Schedule(), args[6], args[8])
+	case args[0] == "EMQ.SCHEDULE" && args[6] == "in" && reply == wire.Integer(1):
+		set(q.Schedule(), args[4], args[7])
+	case args[0] == "EMQ.EXTEND" && reply == wire.Integer(1):
+		set(q.Active(), args[4], args[6])
 	}
 }
 
