@@ -21,18 +21,21 @@ type generator struct {
 
 // What histories are about: few names, so that calls meet, and numbers about every bound.
 var (
-	queues  = []wire.Queue{"q", "q", "q", "\xff \r\n"}
-	ids     = []string{"JOB1", "JOB2", "JOB3", "JOB\x00\xff}", "JOB"}
-	strange = []string{"JOB9", "GRP1", ""}
-	states  = []string{"pending", "active", "scheduled", "dead", "lost", ""}
-	sets    = []string{"pending", "active", "schedule", "dead"}
-	fields  = []string{"state", "attempts", "payload", "lease_epoch", "failures", "stalled", "group", "parent"}
-	numbers = []string{
+	queues   = []wire.Queue{"q", "q", "q", "\xff \r\n"}
+	ids      = []string{"JOB1", "JOB2", "JOB3", "JOB\x00\xff}", "JOB"}
+	strange  = []string{"JOB9", "GRP1", ""}
+	states   = []string{"pending", "active", "scheduled", "dead", "lost", ""}
+	sets     = []string{"pending", "active", "schedule", "dead"}
+	leases   = []int64{1, 1, 1000, 30_000, 1<<52 - 1}
+	limits   = []int64{1, 1, 2, 3, 100, 10_000}
+	payloads = []string{"x", "", "\x00\r\n"}
+	fields   = []string{"state", "attempts", "payload", "lease_epoch", "failures", "stalled", "group", "parent"}
+	numbers  = []string{
 		"0", "1", "2", "7", "", "-1", "+1", "01", "1.5", "1e3", " 1", "x", "4503599627370495", "4503599627370496",
 		"2147483647", "2147483648", "9007199254740990", "9007199254740991", "9007199254740992", "9223372036854775806",
 		"9223372036854775807", "-9223372036854775808", "99999999999999999999",
 	}
-	scores = []string{"0", "0", "-1", "1.5", "5", "1732872600000", "-inf"}
+	scores = []string{"0", "0", "1", "-1", "1.5", "5", "1732872600000", "-inf", "9007199254740991", "1e300", "inf"}
 )
 
 func pick[T any](g *generator, from []T) T { return from[g.IntN(len(from))] }
@@ -63,17 +66,25 @@ func (g *generator) calls(client int, alone bool) [][]string {
 	db := g.w.Contents[g.w.Selected[client]]
 	q := pick(g, queues)
 	switch n := g.IntN(100); {
-	case n < 20:
-		return [][]string{q.Enqueue(pick(g, ids), pick(g, []string{"x", "", "\x00\r\n"}))}
-	case n < 45:
-		return [][]string{q.Claim(pick(g, []int64{1, 1000, 30_000, 1<<52 - 1}))}
-	case n < 75:
+	case n < 15:
+		return [][]string{q.Enqueue(pick(g, ids), pick(g, payloads))}
+	case n < 21:
+		return [][]string{g.schedule(q)}
+	case n < 38:
+		return [][]string{q.Claim(pick(g, leases))}
+	case n < 57:
 		return [][]string{g.settle(q, db)}
-	case n < 81:
+	case n < 64:
+		return [][]string{g.extend(q, db)}
+	case n < 70:
+		return [][]string{q.Promote(pick(g, limits))}
+	case n < 76:
+		return [][]string{q.Reap(pick(g, []int64{0, 1, 2, 3, 1<<31 - 1}), pick(g, limits))}
+	case n < 84:
 		if alone || g.wild {
 			return g.move(q, db)
 		}
-	case n < 86:
+	case n < 88:
 		return [][]string{g.malformed(q, db)}
 	case n < 96:
 		if g.wild {
@@ -101,13 +112,31 @@ func (g *generator) find(q wire.Queue, db store.Keyspace, states ...string) (str
 	return id, row
 }
 
-// settle completes or fails a job, mostly one that is held, and mostly with its token.
-func (g *generator) settle(q wire.Queue, db store.Keyspace) []string {
+func (g *generator) schedule(q wire.Queue) []string {
+	if g.IntN(3) == 0 {
+		return q.ScheduleAt(pick(g, ids), pick(g, payloads), pick(g, []int64{0, 1, 1732872600000, 1<<52 - 1}))
+	}
+	return q.ScheduleIn(pick(g, ids), pick(g, payloads), pick(g, []int64{0, 0, 1, 30_000, 1<<52 - 1}))
+}
+
+func (g *generator) extend(q wire.Queue, db store.Keyspace) []string {
+	id, token := g.held(q, db)
+	return q.Extend(id, token, pick(g, leases))
+}
+
+// held is a job, mostly one that is held, and a token, mostly its holder's.
+func (g *generator) held(q wire.Queue, db store.Keyspace) (id, token string) {
 	id, row := g.find(q, db, pick(g, [][]string{{"active"}, {"active"}, {"active"}, states})...)
-	token := row["attempts"]
+	token = row["attempts"]
 	if g.IntN(6) == 0 {
 		token = pick(g, append(numbers, "0"+token, token+" "))
 	}
+	return id, token
+}
+
+// settle completes or fails a job.
+func (g *generator) settle(q wire.Queue, db store.Keyspace) []string {
+	id, token := g.held(q, db)
 	if g.IntN(2) == 0 {
 		return q.Complete(id, token)
 	}
@@ -115,19 +144,37 @@ func (g *generator) settle(q wire.Queue, db store.Keyspace) []string {
 	return q.Fail(id, token, delay, limit, pick(g, []string{"why", "", "\x00"}))
 }
 
-// move promotes a job that waits for its retry, or takes the lease from one that is held.
+// move is what scripts, operators and other servers do to a job: its time comes, its lease is another server's, it becomes
+// a lane's or a flow's and is one no more, or it goes to pending.
 func (g *generator) move(q wire.Queue, db store.Keyspace) [][]string {
-	from := pick(g, []string{"scheduled", "active"})
+	from := pick(g, []string{"scheduled", "active", "active"})
 	id, row := g.find(q, db, from)
 	if row["state"] != from {
 		return [][]string{q.Claim(1)}
+	}
+	owner := pick(g, []string{"group", "parent"})
+	come := []string{"ZADD", q.Set(from), "1", id}
+	switch n := g.IntN(12); {
+	case n < 4:
+		return [][]string{come}
+	case n < 6 && from == "active":
+		return [][]string{come, {"HSET", q.Row(id), "lease_epoch", "another"}}
+	case n < 7 && from == "active":
+		return [][]string{{"HDEL", q.Row(id), "lease_epoch"}}
+	case n < 8:
+		return [][]string{{"HSET", q.Row(id), owner, "x"}}
+	case n < 10:
+		return [][]string{{"HDEL", q.Row(id), "group", "parent"}}
 	}
 	return q.Move(id, from, "pending")
 }
 
 // malformed is a verb with one word wrong, missing or too many; sometimes it is right all the same.
 func (g *generator) malformed(q wire.Queue, db store.Keyspace) []string {
-	args := pick(g, [][]string{q.Enqueue(pick(g, ids), "x"), q.Claim(30_000), g.settle(q, db)})
+	args := pick(g, [][]string{
+		q.Enqueue(pick(g, ids), "x"), q.Claim(30_000), g.settle(q, db), g.settle(q, db), g.schedule(q), g.extend(q, db),
+		q.Promote(2), q.Reap(2, 2),
+	})
 	at := 1 + g.IntN(len(args)-1)
 	other := pick(g, queues)
 	switch g.IntN(12) {
@@ -162,8 +209,11 @@ func (g *generator) vandalism(q wire.Queue, db store.Keyspace) []string {
 	case n < 65:
 		field := pick(g, fields)
 		value := pick(g, numbers)
-		if field == "state" {
+		switch field {
+		case "state":
 			value = pick(g, states)
+		case "lease_epoch":
+			value = pick(g, []string{g.w.RunID, "another", ""})
 		}
 		return []string{"HSET", q.Row(id), field, value}
 	case n < 70:
@@ -179,7 +229,7 @@ func (g *generator) vandalism(q wire.Queue, db store.Keyspace) []string {
 	case n < 97:
 		return []string{"ZADD", key, "0", id}
 	default: // more broken entries than one call may drop
-		args := []string{"ZADD", q.Pending()}
+		args := []string{"ZADD", pick(g, []string{q.Pending(), set})}
 		for i := range 90 + g.IntN(120) {
 			args = append(args, "0", fmt.Sprintf("JOB%03d", i))
 		}

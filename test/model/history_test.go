@@ -62,7 +62,8 @@ type rig struct {
 	clients [model.Clients]*wire.Conn
 	reader  *wire.Conn
 	runID   string
-	answers map[string]int // how often a verb gave each kind of answer
+	said    [model.Clients][]answered // the calls of the last step
+	answers map[string]int            // how often a verb gave each kind of answer
 }
 
 func newRig(t *testing.T) *rig {
@@ -119,6 +120,7 @@ func (r *rig) step(w *model.World, s step) (after *model.World, problem string) 
 			r.answers[calls[j].args[0]+" "+strings.Fields(calls[j].reply)[0]]++
 		}
 	}
+	r.said = todo
 	e.clock.To = r.reader.Now()
 	e.seen = store.Read(r.t, r.reader)
 	after = e.order(w, todo, 0)
@@ -148,16 +150,20 @@ func (e *explanation) order(w *model.World, todo [model.Clients][]answered, dept
 			continue
 		}
 		left = true
-		next := w.Clone()
-		want := next.Do(client, calls[0].args, e.clock)
-		if !model.Matches(want, calls[0].reply) {
-			e.failed(depth, "the reply to %d: %s\nwant %q\n got %q", client, wire.Line(calls[0].args), want, calls[0].reply)
-			continue
-		}
 		rest := todo
 		rest[client] = calls[1:]
-		if after := e.order(next, rest, depth+1); after != nil {
-			return after
+		for d := (dice{}); ; {
+			next, clock := w.Clone(), e.clock
+			clock.Chance = d.roll
+			want := next.Do(client, calls[0].args, clock)
+			if !model.Matches(want, calls[0].reply) {
+				e.failed(depth, "the reply to %d: %s\nwant %q\n got %q", client, wire.Line(calls[0].args), want, calls[0].reply)
+			} else if after := e.order(next, rest, depth+1); after != nil {
+				return after
+			}
+			if !d.next() {
+				break
+			}
 		}
 	}
 	if left {
@@ -169,6 +175,32 @@ func (e *explanation) order(w *model.World, todo [model.Clients][]answered, dept
 		return nil
 	}
 	return after
+}
+
+// dice fall in every way, one after the other.
+type dice struct {
+	shown, of []int
+	rolled    int
+}
+
+func (d *dice) roll(n int) int {
+	if d.rolled == len(d.shown) {
+		d.shown, d.of = append(d.shown, 0), append(d.of, n)
+	}
+	d.rolled++
+	return d.shown[d.rolled-1]
+}
+
+// next prepares the next way, and is false if there is none.
+func (d *dice) next() bool {
+	d.rolled = 0
+	for last := len(d.shown) - 1; last >= 0; last-- {
+		if d.shown[last]++; d.shown[last] < d.of[last] {
+			return true
+		}
+		d.shown, d.of = d.shown[:last], d.of[:last]
+	}
+	return false
 }
 
 func (e *explanation) failed(depth int, format string, args ...any) {

@@ -1,5 +1,5 @@
 // Package model answers one question: by the contract alone, what does a server hold and answer after any history of
-// calls? It is a server in Go, as plain as it can be and written from the contract: the four verbs, and those plain
+// calls? It is a server in Go, as plain as it can be and written from the contract: the verbs, and those plain
 // commands by which operators, scripts and vandals touch the same keys.
 package model
 
@@ -43,8 +43,19 @@ func (w *World) Clone() *World {
 	return &c
 }
 
-// Clock is what is known of the server's clock during a call, in ms.
-type Clock struct{ From, To int64 }
+// Clock is what is known of the server's clock during a call, in ms. Where the call may go one way or another for what
+// is not known, Chance is asked, and answers a number from 0 to n-1; without it, it is always 0.
+type Clock struct {
+	From, To int64
+	Chance   func(n int) int
+}
+
+func (c Clock) choose(n int) int {
+	if n < 2 || c.Chance == nil {
+		return 0
+	}
+	return c.Chance(n)
+}
 
 // See compares the world with what the server holds and returns the differences. No one can know a deadline before it
 // is seen: one that the calls since the last look can have set is taken as it is.
@@ -118,10 +129,18 @@ var verbs = map[string]verb{
 	"EMQ.COMPLETE": {"2 active row id token base", "row active pending", "row", wire.Integer(0), (*call).complete},
 	"EMQ.FAIL": {"4 active schedule dead row id token delay_ms max error base", "row active pending schedule dead",
 		"row", wire.Gone, (*call).fail},
+	"EMQ.SCHEDULE": {"2 row schedule id payload mode ms", "row schedule", "", "", (*call).schedule},
+	"EMQ.EXTEND":   {"2 active row id token lease_ms", "row active", "row", wire.Integer(-1), (*call).extend},
+	"EMQ.PROMOTE":  {"2 schedule pending base limit", "schedule pending", "schedule", wire.Integer(0), (*call).promote},
+	"EMQ.REAP": {"3 active pending dead base max_stalled limit", "active pending", "active", wire.Reaped(nil, nil),
+		(*call).reap},
 }
 
 // ranges are those of the arguments that are numbers.
-var ranges = map[string][2]int64{"lease_ms": {1, 1<<52 - 1}, "delay_ms": {0, 1<<52 - 1}, "max": {1, 1<<31 - 1}}
+var ranges = map[string][2]int64{
+	"lease_ms": {1, 1<<52 - 1}, "delay_ms": {0, 1<<52 - 1}, "ms": {0, 1<<52 - 1},
+	"max": {1, 1<<31 - 1}, "max_stalled": {0, 1<<31 - 1}, "limit": {1, 10000},
+}
 
 // call is one verb under way.
 type call struct {
@@ -157,6 +176,9 @@ func (v verb) run(c *call, args []string) string {
 		if name, ok := c.names()[word]; ok && c.arg[word] != name {
 			return "-EMQKEY " + word + " must be "
 		}
+	}
+	if mode, ok := c.arg["mode"]; ok && mode != "at" && mode != "in" {
+		return "-ERR mode must be "
 	}
 	for _, word := range form[1:] {
 		if r, ok := ranges[word]; ok {
@@ -203,14 +225,34 @@ func (c *call) number(word string) int64 {
 }
 
 func (c *call) enqueue() string {
-	id, row := c.arg["id"], c.q.Row(c.arg["id"])
-	if c.db[row] != nil {
+	if !c.create("pending") {
 		return wire.Integer(0)
 	}
-	c.db[wire.Identity] = store.String(wire.Wire6)
-	c.db[row] = store.Hash{"state": "pending", "attempts": "0", "payload": c.arg["payload"]}
-	add(c.db, c.q.Pending(), id, 0)
+	add(c.db, c.q.Pending(), c.arg["id"], 0)
 	return wire.Integer(1)
+}
+
+func (c *call) schedule() string {
+	if !c.create("scheduled") {
+		return wire.Integer(0)
+	}
+	if c.arg["mode"] == "at" {
+		add(c.db, c.q.Schedule(), c.arg["id"], float64(c.number("ms")))
+	} else {
+		c.due(c.q.Schedule(), c.arg["id"], c.number("ms"))
+	}
+	return wire.Integer(1)
+}
+
+// create makes the row of a new job and claims the store for it, unless the row is there.
+func (c *call) create(state string) bool {
+	row := c.q.Row(c.arg["id"])
+	if c.db[row] != nil {
+		return false
+	}
+	c.db[wire.Identity] = store.String(wire.Wire6)
+	c.db[row] = store.Hash{"state": state, "attempts": "0", "payload": c.arg["payload"]}
+	return true
 }
 
 func (c *call) claim() string {
@@ -221,14 +263,14 @@ func (c *call) claim() string {
 		}
 		remove(c.db, c.q.Pending(), id)
 		row, ok := c.db[c.q.Row(id)].(store.Hash)
-		if !ok || !strings.HasPrefix(id, "JOB") || c.elsewhere(id, row) {
+		if !ok || !strings.HasPrefix(id, "JOB") || c.elsewhere("pending", id, row) {
 			continue
 		}
 		attempts, ok := integer(row["attempts"])
 		if !ok || attempts > 1<<53-2 {
 			row["state"] = "dead"
 			row["last_error"] = "bad row: attempts is missing or is no integer that can be counted up"
-			if _, ok := c.db[c.q.Dead()].(store.ZSet); ok || c.db[c.q.Dead()] == nil {
+			if c.buries() {
 				add(c.db, c.q.Dead(), id, 0)
 			}
 			continue
@@ -246,9 +288,15 @@ func (c *call) claim() string {
 	return wire.Empty
 }
 
-// elsewhere tells that the row stands in the set of another state.
-func (c *call) elsewhere(id string, row store.Hash) bool {
-	if row["state"] == "pending" || wire.SetOf[row["state"]] == "" {
+// buries tells whether dead can take a job.
+func (c *call) buries() bool {
+	_, ok := c.db[c.q.Dead()].(store.ZSet)
+	return ok || c.db[c.q.Dead()] == nil
+}
+
+// elsewhere tells that the row, an entry of which was found in the set of the given state, stands in that of another.
+func (c *call) elsewhere(found, id string, row store.Hash) bool {
+	if row["state"] == found || wire.SetOf[row["state"]] == "" {
 		return false
 	}
 	set, ok := c.db[c.q.Set(row["state"])].(store.ZSet)
@@ -282,13 +330,9 @@ func (c *call) fail() string {
 	c.leave()
 	delete(row, "lease_epoch")
 	delete(row, "stalled")
-	failures, ok := integer(row["failures"])
-	if !ok || failures > 1<<53-2 {
-		failures = 0
-	}
-	row["failures"] = strconv.FormatInt(failures+1, 10)
+	failures := counted(row, "failures")
 	row["last_error"] = c.arg["error"]
-	if failures+1 >= c.number("max") {
+	if failures >= c.number("max") {
 		row["state"] = "dead"
 		add(c.db, c.q.Dead(), id, 0)
 		c.count(c.q.Failed())
@@ -297,6 +341,127 @@ func (c *call) fail() string {
 		c.due(c.q.Schedule(), id, c.number("delay_ms"))
 	}
 	return wire.Bulk(row["state"])
+}
+
+// counted adds 1 to a count of the row's, which is 0 if it is no number that can be counted up, and returns it.
+func counted(row store.Hash, field string) int64 {
+	n, ok := integer(row[field])
+	if !ok || n > 1<<53-2 {
+		n = 0
+	}
+	row[field] = strconv.FormatInt(n+1, 10)
+	return n + 1
+}
+
+func (c *call) extend() string {
+	id := c.arg["id"]
+	row, ok := c.db[c.q.Row(id)].(store.Hash)
+	if !ok {
+		return wire.Integer(-1)
+	}
+	if refusal := c.holder(row, "extend"); refusal != "" {
+		return refusal
+	}
+	set, _ := c.db[c.q.Active()].(store.ZSet)
+	if _, ok := set[id]; !ok {
+		return wire.Stale("extend")
+	}
+	row["lease_epoch"] = c.w.RunID
+	c.due(c.q.Active(), id, c.number("lease_ms"))
+	return wire.Integer(1)
+}
+
+func (c *call) promote() string {
+	moved := int64(0)
+	c.sweep("scheduled", false, func(id string, row store.Hash) {
+		row["state"] = "pending"
+		add(c.db, c.q.Pending(), id, 0)
+		moved++
+	})
+	return wire.Integer(moved)
+}
+
+func (c *call) reap() string {
+	var recovered, dead []string
+	limit := c.number("max_stalled")
+	c.sweep("active", true, func(id string, row store.Hash) {
+		row["state"] = "pending"
+		if epoch, leased := row["lease_epoch"]; !leased || epoch == c.w.RunID {
+			_, flow := row["parent"]
+			if n := counted(row, "stalled"); limit > 0 && n >= limit && !flow && c.buries() {
+				row["state"] = "dead"
+				row["last_error"] = "stalled"
+				add(c.db, c.q.Dead(), id, 0)
+				c.count(c.q.Failed())
+				dead = append(dead, id)
+				return
+			}
+		}
+		add(c.db, c.q.Pending(), id, 0)
+		recovered = append(recovered, id)
+	})
+	return wire.Reaped(recovered, dead)
+}
+
+// sweep goes through the entries of a state's set whose time has come, the first first, takes out those that are to be
+// moved or dropped, up to the limit, and has the former moved. told says that the reply tells their order.
+func (c *call) sweep(state string, told bool, move func(id string, row store.Hash)) {
+	key, limit := c.q.Set(state), c.number("limit")
+	set, _ := c.db[key].(store.ZSet)
+	left := maps.Clone(set)
+	told = told || limit < int64(len(left))
+	for range 10000 {
+		id, ok := c.next(key, left, told)
+		if !ok || limit == 0 {
+			return
+		}
+		delete(left, id)
+		row, ok := c.db[c.q.Row(id)].(store.Hash)
+		drop := !ok || !strings.HasPrefix(id, "JOB") || c.elsewhere(state, id, row)
+		if _, lane := row["group"]; lane && !drop {
+			continue
+		}
+		remove(c.db, key, id)
+		limit--
+		if !drop {
+			move(id, row)
+		}
+	}
+}
+
+// next is the first of a set's remaining entries, if its time has come. Nobody has seen the scores that the calls since
+// the last look have set: where one of several can be the first, and the order matters, it is one by chance, and so it
+// is where the time may have come or not.
+func (c *call) next(key string, left store.ZSet, ordered bool) (string, bool) {
+	id, ok := lowest(left)
+	if !ok {
+		return "", false
+	}
+	if ordered {
+		latest := maps.Clone(left)
+		for other, score := range left {
+			if to, ok := c.w.fresh[deadline{key, other, score}]; ok {
+				latest[other] = float64(to)
+			}
+		}
+		bound, _ := lowest(latest)
+		var firsts []string
+		for other, score := range left {
+			if score < latest[bound] || score == latest[bound] && other <= bound {
+				firsts = append(firsts, other)
+			}
+		}
+		slices.Sort(firsts) // so that the same chance means the same entry
+		id = firsts[c.clock.choose(len(firsts))]
+	}
+	switch score := left[id]; {
+	case score <= float64(c.clock.From): // or it is the now of a call before this one
+		return id, true
+	case score > float64(c.clock.To):
+		return "", false
+	default:
+		return id, c.clock.choose(2) == 0
+	}
 }
 
 // due puts a job into a set at a deadline that is that far away.
@@ -353,9 +518,14 @@ func integer(s string) (int64, bool) {
 	return n, err == nil && strconv.FormatInt(n, 10) == s && n >= 0 && n <= 1<<53-1
 }
 
-// first is a set's lowest entry, by score and then by bytes.
+// first is a set's lowest entry.
 func first(db store.Keyspace, key string) (id string, ok bool) {
 	set, _ := db[key].(store.ZSet)
+	return lowest(set)
+}
+
+// lowest is the lowest entry, by score and then by bytes.
+func lowest(set store.ZSet) (id string, ok bool) {
 	for _, member := range slices.Sorted(maps.Keys(set)) {
 		if !ok || set[member] < set[id] {
 			id, ok = member, true

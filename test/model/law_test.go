@@ -1,0 +1,197 @@
+package model_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"emq/test/model"
+	"emq/test/store"
+	"emq/test/wire"
+)
+
+// told is what the replies of one step say of a row.
+type told struct {
+	created, completed, failed bool
+	claimed, extended          int
+	caps                       []int64 // of the failures that ended in dead
+	reaped                     int     // times a reap took the lease back, whatever became of the job then
+	stalledOut                 []int64 // caps of the reaps that ended in dead
+	gone, known, refused       bool    // an EXTEND answered -1, 1, EMQSTALE
+}
+
+// lawful returns how a step broke what the wire promises of every job in a store that nobody damages. It looks at the
+// replies and at what was stored before and after, not at how a verb works:
+//
+//   - a token rises by one at each claim that was answered, and never falls within a row's life;
+//   - a dead job stays dead, and a job dies by a FAIL at its cap or by a REAP at its cap alone;
+//   - stalled grows by lost leases that this server granted, one each, and a FAIL clears it;
+//   - EXTEND answers -1 where no row is, and only there.
+//
+// A step that did something by hand tells nothing.
+func lawful(before, after *model.World, said [model.Clients][]answered) (broken []string) {
+	var rows [store.Databases]map[string]*told
+	calls := 0
+	for client, list := range said {
+		db := before.Selected[client]
+		if rows[db] == nil {
+			rows[db] = map[string]*told{}
+		}
+		for _, c := range list {
+			if !strings.HasPrefix(c.args[0], "EMQ.") {
+				return nil
+			}
+			hear(rows[db], c)
+			calls++
+		}
+	}
+	for db, heard := range rows {
+		for key, saying := range heard {
+			was, _ := before.Contents[db][key].(store.Hash)
+			is, _ := after.Contents[db][key].(store.Hash)
+			note := func(format string, args ...any) {
+				broken = append(broken, fmt.Sprintf("db %d: %s: ", db, wire.Show(key))+fmt.Sprintf(format, args...))
+			}
+			if calls == 1 && (saying.gone && was != nil || (saying.known || saying.refused) && was == nil) {
+				note("EXTEND did not answer what is there")
+			}
+			if was != nil && !saying.completed {
+				saying.hold(before.RunID, was, is, note)
+			}
+		}
+		for key, value := range before.Contents[db] { // what no reply speaks of: time passes, and PROMOTE names nobody
+			was, ok := value.(store.Hash)
+			if q, rest, isKey := wire.Split(key); !ok || !isKey || !strings.HasPrefix(q.Base()+rest, q.RowPrefix()) {
+				continue
+			}
+			is, _ := after.Contents[db][key].(store.Hash)
+			if heard[key] != nil {
+				continue
+			}
+			state := maps.Clone(was)
+			if was["state"] == "scheduled" && is["state"] == "pending" {
+				state["state"] = "pending"
+			}
+			if !maps.Equal(state, is) {
+				broken = append(broken, fmt.Sprintf("db %d: %s changed, and no reply tells of it", db, wire.Show(key)))
+			}
+		}
+	}
+	slices.Sort(broken)
+	return broken
+}
+
+// hear notes what a reply says.
+func hear(rows map[string]*told, c answered) {
+	words := c.args
+	of := func(key string) *told {
+		if rows[key] == nil {
+			rows[key] = &told{}
+		}
+		return rows[key]
+	}
+	one := c.reply == wire.Integer(1)
+	switch words[0] {
+	case "EMQ.ENQUEUE", "EMQ.SCHEDULE":
+		if one {
+			of(words[2]).created = true
+		}
+	case "EMQ.CLAIM":
+		if job, _ := wire.Value(c.reply).([]any); len(job) > 0 {
+			of(words[4]+job[0].(string)).claimed++
+		}
+	case "EMQ.COMPLETE":
+		if one {
+			of(words[3]).completed = true
+		}
+	case "EMQ.FAIL":
+		switch c.reply {
+		case wire.Bulk("dead"):
+			limit, _ := strconv.ParseInt(words[9], 10, 64)
+			of(words[5]).caps = append(of(words[5]).caps, limit)
+			of(words[5]).failed = true
+		case wire.Bulk("scheduled"):
+			of(words[5]).failed = true
+		}
+	case "EMQ.EXTEND":
+		switch {
+		case one:
+			of(words[3]).extended++
+			of(words[3]).known = true
+		case c.reply == wire.Integer(-1):
+			of(words[3]).gone = true
+		case c.reply == wire.Stale("extend"):
+			of(words[3]).refused = true
+		}
+	case "EMQ.REAP":
+		lists, ok := wire.Value(c.reply).([]any)
+		if !ok {
+			return
+		}
+		limit, _ := strconv.ParseInt(words[6], 10, 64)
+		for i, list := range lists {
+			for _, id := range list.([]any) {
+				row := of(words[5] + "job:" + id.(string))
+				row.reaped++
+				if i == 1 {
+					row.stalledOut = append(row.stalledOut, limit)
+				}
+			}
+		}
+	}
+}
+
+// hold checks a row that was there before the step and was not completed in it.
+func (s *told) hold(runID string, was, is store.Hash, note func(string, ...any)) {
+	if is == nil {
+		note("is gone, and nobody completed it")
+		return
+	}
+	if s.created {
+		note("was created, and was there before")
+	}
+	count := func(row store.Hash, field string) int64 {
+		n, _ := strconv.ParseInt(row[field], 10, 64)
+		return n
+	}
+	if got, want := count(is, "attempts"), count(was, "attempts")+int64(s.claimed); got != want {
+		note("attempts is %d after %d claims, it was %s", got, s.claimed, was["attempts"])
+	}
+	died := is["state"] == "dead"
+	switch {
+	case was["state"] == "dead":
+		if !maps.Equal(was, is) {
+			note("was dead, and changed")
+		}
+	case died && len(s.caps) > 0:
+		if count(is, "failures") < s.caps[0] {
+			note("is dead after %s failures, below the cap of %d", is["failures"], s.caps[0])
+		}
+	case died && len(s.stalledOut) > 0:
+		if limit := s.stalledOut[0]; limit < 1 || count(is, "stalled") < limit || is["last_error"] != "stalled" {
+			note("is dead after %s lost leases with a cap of %d: %s", is["stalled"], limit, is["last_error"])
+		}
+	case died:
+		note("is dead, and no verb said so")
+	case len(s.caps) > 0 || len(s.stalledOut) > 0:
+		note("is %s, and a verb said that it is dead", is["state"])
+	}
+	epoch, leased := was["lease_epoch"]
+	innocent := leased && epoch != runID && s.claimed+s.extended == 0
+	switch grown := count(is, "stalled") - count(was, "stalled"); {
+	case s.failed && s.reaped == 0:
+		if _, ok := is["stalled"]; ok {
+			note("failed, and stalled stayed")
+		}
+	case s.failed:
+	case grown < 0 || grown > int64(s.reaped) || grown > 0 && innocent:
+		note("stalled went from %q to %q by %d reaps, leased by %q", was["stalled"], is["stalled"], s.reaped, epoch)
+	case s.reaped > 0 && !innocent && s.claimed+s.extended == 0 && grown != int64(s.reaped):
+		note("stalled went from %q to %q by %d reaps of this server's leases", was["stalled"], is["stalled"], s.reaped)
+	}
+	if _, ok := is["lease_epoch"]; ok && s.failed && s.claimed+s.extended == 0 {
+		note("failed, and lease_epoch stayed")
+	}
+}
