@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"emq/test/model"
 	"emq/test/store"
@@ -165,6 +168,7 @@ func (s *told) hold(runID string, was, is store.Hash, note func(string, ...any))
 		if !maps.Equal(was, is) {
 			note("was dead, and changed")
 		}
+		return
 	case died && len(s.caps) > 0:
 		if count(is, "failures") < s.caps[0] {
 			note("is dead after %s failures, below the cap of %d", is["failures"], s.caps[0])
@@ -193,5 +197,136 @@ func (s *told) hold(runID string, was, is store.Hash, note func(string, ...any))
 	}
 	if _, ok := is["lease_epoch"]; ok && s.failed && s.claimed+s.extended == 0 {
 		note("failed, and lease_epoch stayed")
+	}
+}
+
+// TestLawful breaks one promise at a time; nothing else may be found, and nothing where all is as it should be.
+func TestLawful(t *testing.T) {
+	const q = wire.Queue("q")
+	type row = store.Hash
+	of := func(pairs ...string) row {
+		r := row{"state": "active", "attempts": "3", "payload": "x", "lease_epoch": "run"}
+		for pair := range slices.Chunk(pairs, 2) {
+			if r[pair[0]] = pair[1]; pair[1] == "-" {
+				delete(r, pair[0])
+			}
+		}
+		return r
+	}
+	back := wire.Reaped([]string{"JOB1"}, nil)
+	died := wire.Reaped(nil, []string{"JOB1"})
+	fail := q.Fail("JOB1", "3", 0, 2, "why")
+	for _, tt := range []struct {
+		name    string
+		was, is row
+		said    []answered
+		want    string // how the only complaint goes on, or ""
+	}{
+		{
+			"a claim", of("state", "pending"), of("attempts", "4"),
+			[]answered{{q.Claim(1), wire.Claimed("JOB1", "x", 4)}}, "",
+		},
+		{
+			"a token stays", of("state", "pending"), of(),
+			[]answered{{q.Claim(1), wire.Claimed("JOB1", "x", 4)}}, "attempts is 3 after 1 claims",
+		},
+		{
+			"a token falls", of(), of("attempts", "2"),
+			[]answered{{q.Extend("JOB1", "3", 1), wire.Integer(1)}}, "attempts is 2 after 0 claims",
+		},
+		{"completed", of(), nil, []answered{{q.Complete("JOB1", "3"), wire.Integer(1)}}, ""},
+		{"lost", of(), nil, []answered{{q.Extend("JOB1", "3", 1), wire.Integer(1)}}, "is gone, and nobody completed it"},
+		{
+			"born twice", of(), of(),
+			[]answered{{q.Enqueue("JOB1", "x"), wire.Integer(1)}}, "was created, and was there before",
+		},
+		{"promoted", of("state", "scheduled"), of("state", "pending"), []answered{{q.Promote(1), wire.Integer(1)}}, ""},
+		{
+			"changed", of("state", "scheduled"), of("state", "pending", "payload", "y"),
+			[]answered{{q.Promote(1), wire.Integer(1)}}, "changed, and no reply tells of it",
+		},
+		{
+			"failed at the cap", of("failures", "1"), of("state", "dead", "failures", "2", "lease_epoch", "-"),
+			[]answered{{fail, wire.Bulk("dead")}}, "",
+		},
+		{
+			"failed below the cap", of(), of("state", "dead", "failures", "1", "lease_epoch", "-"),
+			[]answered{{fail, wire.Bulk("dead")}}, "is dead after 1 failures, below the cap of 2",
+		},
+		{
+			"not as said", of("failures", "1"), of("state", "scheduled", "failures", "2", "lease_epoch", "-"),
+			[]answered{{fail, wire.Bulk("dead")}}, "is scheduled, and a verb said that it is dead",
+		},
+		{
+			"died unheard", of(), of("state", "dead"),
+			[]answered{{q.Extend("JOB1", "3", 1), wire.Integer(1)}}, "is dead, and no verb said so",
+		},
+		{"rose", of("state", "dead"), of(), []answered{{q.Reap(1, 1), back}}, "was dead, and changed"},
+		{
+			"the epoch stayed", of(), of("state", "scheduled", "failures", "1"),
+			[]answered{{fail, wire.Bulk("scheduled")}}, "failed, and lease_epoch stayed",
+		},
+		{
+			"stalled stayed", of("stalled", "1"), of("state", "scheduled", "stalled", "1", "lease_epoch", "-"),
+			[]answered{{fail, wire.Bulk("scheduled")}}, "failed, and stalled stayed",
+		},
+		{"a lost lease", of(), of("state", "pending", "stalled", "1"), []answered{{q.Reap(2, 1), back}}, ""},
+		{
+			"a lost lease of the scripts", of("lease_epoch", "-"), of("lease_epoch", "-", "state", "pending", "stalled", "1"),
+			[]answered{{q.Reap(2, 1), back}}, "",
+		},
+		{
+			"the lease of another", of("lease_epoch", "other"), of("state", "pending", "lease_epoch", "other"),
+			[]answered{{q.Reap(2, 1), back}}, "",
+		},
+		{
+			"uncounted", of(), of("state", "pending"),
+			[]answered{{q.Reap(2, 1), back}}, `stalled went from "" to "" by 1 reaps of this server's leases`,
+		},
+		{
+			"counted twice", of(), of("state", "pending", "stalled", "2"),
+			[]answered{{q.Reap(9, 1), back}}, `stalled went from "" to "2" by 1 reaps`,
+		},
+		{
+			"counted for another", of("lease_epoch", "other"), of("state", "pending", "lease_epoch", "other", "stalled", "1"),
+			[]answered{{q.Reap(2, 1), back}}, `stalled went from "" to "1" by 1 reaps, leased by "other"`,
+		},
+		{
+			"died of lost leases", of("stalled", "1"), of("state", "dead", "stalled", "2", "last_error", "stalled"),
+			[]answered{{q.Reap(2, 1), died}}, "",
+		},
+		{
+			"died too early", of(), of("state", "dead", "stalled", "1", "last_error", "stalled"),
+			[]answered{{q.Reap(2, 1), died}}, "is dead after 1 lost leases with a cap of 2",
+		},
+		{
+			"died without a cap", of(), of("state", "dead", "stalled", "1", "last_error", "stalled"),
+			[]answered{{q.Reap(0, 1), died}}, "is dead after 1 lost leases with a cap of 0",
+		},
+		{
+			"no row, extended", nil, nil,
+			[]answered{{q.Extend("JOB1", "3", 1), wire.Integer(1)}}, "EXTEND did not answer what is there",
+		},
+		{
+			"a row, gone", of(), of(),
+			[]answered{{q.Extend("JOB1", "3", 1), wire.Integer(-1)}}, "EXTEND did not answer what is there",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before, after := model.New("run"), model.New("run")
+			for w, r := range map[*model.World]row{before: tt.was, after: tt.is} {
+				if r != nil {
+					w.Contents[0][q.Row("JOB1")] = r
+				}
+			}
+			broken := lawful(before, after, [model.Clients][]answered{tt.said})
+			if tt.want == "" {
+				require.Empty(t, broken)
+				return
+			}
+			require.Len(t, broken, 1)
+			require.True(t, strings.HasPrefix(broken[0], "db 0: emq:{q}:job:JOB1"), broken[0])
+			require.Contains(t, broken[0], tt.want)
+		})
 	}
 }
