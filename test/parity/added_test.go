@@ -175,12 +175,13 @@ func (h *added) choose(q wire.Queue) [][]string {
 	case n < 58: // whoever it belongs to, and not the holder's token
 		if id, row, ok := h.find(q, every); ok {
 			n := number(row["attempts"])
-			return one(q.Extend(id, pick(h.rng, []string{strconv.Itoa(n), strconv.Itoa(n + 1), "", "0" + row["attempts"]}), h.lease()))
+			token := pick(h.rng, []string{strconv.Itoa(n), strconv.Itoa(n + 1), "", "0" + row["attempts"]})
+			return one(q.Extend(id, token, h.lease()))
 		}
 	case n < 68:
 		return one(q.Promote(h.limit()))
 	case n < 80:
-		return one(q.Reap(h.cap(), h.limit()))
+		return one(q.Reap(h.most(), h.limit()))
 	case n < 82:
 		if id, _, ok := h.find(q, every); ok {
 			return one(h.schedule(q, id))
@@ -208,7 +209,8 @@ func (h *added) meddle(q wire.Queue) [][]string {
 	case n < 5 || !lapsed:
 		return [][]string{come}
 	case n < 7:
-		return [][]string{come, {"HSET", q.Row(id), "lease_epoch", pick(h.rng, []string{"another", "", strings.ToUpper(h.runID)})}}
+		epoch := pick(h.rng, []string{"another", "", strings.ToUpper(h.runID)})
+		return [][]string{come, {"HSET", q.Row(id), "lease_epoch", epoch}}
 	case n < 8:
 		return [][]string{come, {"HDEL", q.Row(id), "lease_epoch"}}
 	}
@@ -231,7 +233,7 @@ func (h *added) schedule(q wire.Queue, id string) []string {
 func (h *added) lease() int64 { return pick(h.rng, []int64{1, 1, 3_600_000, maxTime}) }
 func (h *added) delay() int64 { return pick(h.rng, []int64{0, 0, 1, 3_600_000, maxTime}) }
 func (h *added) limit() int64 { return pick(h.rng, []int64{1, 1, 2, 3, 7, 100, 10_000}) }
-func (h *added) cap() int64   { return pick(h.rng, []int64{0, 1, 2, 3, maxCap}) }
+func (h *added) most() int64  { return pick(h.rng, []int64{0, 1, 2, 3, maxCap}) }
 
 // TestRandomStores fills both stores with the same broken entries of every kind and has both executors promote, reap,
 // extend and schedule, with random limits and caps, until nothing moves. Replies and all that is stored are equal after
@@ -240,7 +242,7 @@ func TestRandomStores(t *testing.T) {
 	server := store.Serve(t)
 	seed := store.Seed(t)
 	answers := map[string]int{}
-	rounds := store.Rounds(t, 150, 3000)
+	rounds := store.Rounds(t, 100, 2000)
 	for round := range rounds {
 		t.Run(strconv.Itoa(round), func(t *testing.T) {
 			h := newAdded(t, openAdded(t, server), seed, round, answers)
@@ -254,7 +256,7 @@ func TestRandomStores(t *testing.T) {
 			for moved := true; moved; {
 				before := h.keys
 				h.do(q, q.Promote(10_000))
-				h.do(q, q.Reap(h.cap(), 10_000))
+				h.do(q, q.Reap(h.most(), 10_000))
 				h.compare()
 				moved = len(before.Diff(h.keys)) > 0
 			}
@@ -373,7 +375,7 @@ func (h *added) sweep(q wire.Queue) []string {
 	case n < 6:
 		return q.Promote(h.limit())
 	case n < 14:
-		return q.Reap(h.cap(), h.limit())
+		return q.Reap(h.most(), h.limit())
 	}
 	id := pick(h.rng, []string{"JOB", "JOB\x00", "JOB\xff", "JOB0", "JOB1", "JOB2", "JOB7", "JOBnobody"})
 	if h.rng.IntN(3) == 0 {
@@ -422,7 +424,8 @@ func TestManyEntries(t *testing.T) {
 		p := openAdded(t, server)
 		p.scripted.verbs.Do(q.Promote(1)...) // the scripts are loaded
 		for _, state := range []string{"scheduled", "active"} {
-			p.given(wire.Line([]string{"EVAL", fill, "1", q.Set(state), q.Base(), state, strconv.Itoa(round), strconv.Itoa(rng.IntN(5))}))
+			lanes := strconv.Itoa(rng.IntN(5))
+			p.given(wire.Line([]string{"EVAL", fill, "1", q.Set(state), q.Base(), state, strconv.Itoa(round), lanes}))
 		}
 		for range 4 {
 			call := pick(rng, [][]string{q.Promote(10_000), q.Reap(9, 10_000), q.Reap(0, 5_000), q.Promote(9_000)})
