@@ -3,6 +3,7 @@
 #
 #   build/valkey.sh                        $VALKEY_SERVER, else PATH, else Debian's packages
 #   build/valkey.sh --release 8.0|8.1|9    that release, always from Debian's packages
+#   ... --arch arm64                       the same for arm64, to be run by qemu-aarch64-static
 #
 # The packages are fetched once, by apt's own client with private state, and unpacked into
 # build/valkey/<suite>/ with a wrapper for each program in its bin/. That needs no root and
@@ -26,14 +27,22 @@ recent() { [ "${1%%.*}" -ge 8 ] 2>/dev/null; }
 
 answer() { printf '%s\n' "$1" >&3; exit 0; }
 
-release=
-case "${1-}" in
-'') ;;
---release) release=${2:-?} ;;
-*) die "usage: build/valkey.sh [--release 8.0|8.1|9]" ;;
+release='' arch=''
+while [ $# -gt 0 ]; do
+	case "$1" in
+	--release) release=${2:-?} ;;
+	--arch) arch=${2:-?} ;;
+	*) die "usage: build/valkey.sh [--release 8.0|8.1|9 [--arch arm64]]" ;;
+	esac
+	shift 2 || die "$1 of what?"
+done
+case "$arch" in
+'') emulator='' ;;
+arm64) emulator='qemu-aarch64-static ' ;;
+*) die "no architecture $arch here: arm64" ;;
 esac
 
-if [ -z "$release" ]; then
+if [ -z "$release$arch" ]; then
 	if [ -n "${VALKEY_SERVER-}" ]; then
 		found=$(command -v -- "$VALKEY_SERVER") || die "VALKEY_SERVER=$VALKEY_SERVER cannot be run"
 		recent "$(version "$found")" || die "VALKEY_SERVER=$VALKEY_SERVER is not a valkey-server >= 8.0"
@@ -60,7 +69,7 @@ case "$release" in
 9) base=sid suite=sid pin='9.1.2-1' ;;
 *) die "no release $release here: 8.0, 8.1 or 9" ;;
 esac
-target=$home/$suite
+target=$home/$suite${arch:+-$arch}
 
 [ -x "$target/bin/valkey-server" ] && answer "$target/bin/valkey-server"
 
@@ -111,6 +120,7 @@ cat >"$tmp/preferences" <<-END
 	Pin: version $pin
 	Pin-Priority: 1001
 END
+[ -z "$arch" ] || printf 'APT::Architecture "%s"; APT::Architectures { "%s"; };\n' "$arch" "$arch" >>"$tmp/apt.conf"
 apt() { local client=$1; shift; "$client" -c "$tmp/apt.conf" -qq "$@"; }
 
 # The mirror is the system's. It may have several sources: the archive's signature tells which is Debian's.
@@ -142,9 +152,9 @@ libraries=$(apt apt-cache depends valkey-tools | awk '$1 ~ /Depends:$/ && $2 ~ /
 	apt apt-get download valkey-server valkey-tools
 ) >"$tmp/log" 2>&1 || { cat "$tmp/log"; die "apt cannot fetch Valkey"; }
 
-# A release that is newer than the host's libc runs on its own, through its own loader.
+# A release that is newer than the host's libc runs on its own, through its own loader; so does one of another kind.
 own=$(dpkg-deb -f "$tmp"/archives/libc6_*.deb Version)
-if dpkg --compare-versions "$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2)" ge "${own%%-*}"; then
+if [ -z "$arch" ] && dpkg --compare-versions "$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2)" ge "${own%%-*}"; then
 	rm "$tmp"/archives/libc6_*.deb
 fi
 for deb in "$tmp"/archives/*.deb; do
@@ -162,7 +172,7 @@ for program in $programs; do
 		echo '#!/bin/sh'
 		echo 'd=$(dirname "$(dirname "$(readlink -f "$0")")")'
 		if [ -n "$loader" ]; then
-			echo "exec \"\$d/lib/$loader\" --library-path \"\$d/lib\" \"\$d/libexec/$program\" \"\$@\""
+			echo "exec $emulator\"\$d/lib/$loader\" --library-path \"\$d/lib\" \"\$d/libexec/$program\" \"\$@\""
 		else
 			echo 'LD_LIBRARY_PATH=$d/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \'
 			echo "exec \"\$d/libexec/$program\" \"\$@\""
