@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# deb.sh MODULE [ARCH]: packs the module as build/valkey-emq_VERSION_ARCH.deb. The same source gives the same bytes.
+#
+# It does not touch Valkey's own configuration, and nothing breaks when it is removed: valkey.conf includes the
+# snippet by a pattern, which may match nothing, and the snippet goes with the module.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+
+module=$1 arch=${2-}
+for tool in dpkg-deb readelf; do
+	command -v "$tool" >/dev/null || { echo "deb.sh: not installed: $tool (dpkg, binutils)" >&2; exit 1; }
+done
+[ -n "$arch" ] || arch=$(dpkg --print-architecture)
+version=$(sed -n 's/^\tVersion *= "\(.*\)"$/\1/p' commands/table.go)-1
+glibc=$(readelf -V "$module" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+maintainer="${DEBFULLNAME:-$(git config user.name || id -un)} <${DEBEMAIL:-$(git config user.email || echo "root@localhost")}>"
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
+
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+chmod 755 "$root"
+doc=$root/usr/share/doc/valkey-emq
+install -d "$root/DEBIAN" "$doc"
+install -D -m 0755 "$module" "$root/usr/lib/valkey/emq.so"
+
+# The settings that are the module's or that queues need. Those on what an existing server keeps, and where it listens,
+# are the operator's: to turn appendonly on in a file makes a server that has none start empty.
+install -d "$root/usr/share/valkey-emq"
+{
+	printf '# Part of /etc/valkey/valkey.conf by its last line: include /usr/share/valkey-emq/*.conf\n'
+	printf '# What you set below that line wins.\n\n'
+	awk -v RS= -v ORS='\n\n' '/(^|\n)#? ?(loadmodule|maxmemory-policy|hash-max-listpack-value|emq\.[a-z-]+|crash-memcheck-enabled)[: ]/' valkey.conf.example
+} >"$root/usr/share/valkey-emq/emq.conf"
+
+cat >"$doc/README.Debian" <<-END
+	To load the module, add this line to the end of /etc/valkey/valkey.conf and restart valkey-server:
+
+	  include /usr/share/valkey-emq/*.conf
+
+	As a pattern it may match nothing: without the package the server starts without the module, and the jobs are
+	there as the plain hashes and sorted sets that they are.
+
+	Jobs are only as safe as the server's persistence. On a server that has none of appendonly yet, turn it on with
+	CONFIG SET appendonly yes first, and in the file afterwards: a restart with the file alone starts empty.
+END
+cp README.md "$doc/README.md"
+if [ -e LICENSE ]; then cp LICENSE "$doc/copyright"; else echo 'The source of this package states no license.' >"$doc/copyright"; fi
+gzip -9n <CHANGELOG.md >"$doc/changelog.gz"
+gzip -9n >"$doc/changelog.Debian.gz" <<-END
+	valkey-emq ($version) unstable; urgency=medium
+
+	  * See changelog.gz.
+
+	 -- $maintainer  $(date -uRd "@$SOURCE_DATE_EPOCH")
+END
+
+cat >"$root/DEBIAN/control" <<-END
+	Package: valkey-emq
+	Version: $version
+	Architecture: $arch
+	Maintainer: $maintainer
+	Installed-Size: $(du -sk "$root/usr" | cut -f 1)
+	Depends: libc6 (>= ${glibc#GLIBC_})
+	Recommends: valkey-server (>= 8.0)
+	Section: database
+	Priority: optional
+	Description: job queue inside Valkey
+	 A module for Valkey 8.0 and newer that adds the commands EMQ.ENQUEUE,
+ EMQ.CLAIM, EMQ.COMPLETE and EMQ.FAIL: jobs that are claimed for a time,
+ settled once, retried and kept as plain hashes and sorted sets. Every client
+ of Redis or Valkey can send them.
+END
+(cd "$root" && find usr -type f -exec md5sum {} +) | LC_ALL=C sort -k 2 >"$root/DEBIAN/md5sums"
+find "$root" -type f ! -name emq.so -exec chmod 644 {} +
+deb=build/valkey-emq_${version}_$arch.deb
+dpkg-deb --root-owner-group --build "$root" "$deb" >/dev/null
+echo "$deb"
