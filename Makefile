@@ -4,7 +4,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-PORT ?= 6399
+PORT  ?= 6399
+IMAGE ?= emq
 
 pure    := ./commands/... ./fence/... ./lease/...
 sources := $(filter-out %_test.go,$(wildcard $(addsuffix /*.go,module commands fence lease))) \
@@ -16,21 +17,23 @@ gobuild = CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false \
                     -extldflags '\"-Wl,--version-script=$(CURDIR)/module/emq.map\"'"
 
 # Opens a command that needs a server: it learns from the environment what to start.
-with_server = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" \
-              EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
-              EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
+with_server  = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" $(with_modules)
+with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
+               EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
-.PHONY: help build run demo test test-unit test-server proof golden bench bench-quick bench-peers lint clean FORCE
+.PHONY: help build build-arm64 run demo test test-unit test-server test-arm64 matrix proof golden bench bench-quick bench-peers \
+        image image-test deb deb-test lint clean FORCE
 
 help:
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: build/emq.so build/emq-debug.so ## build/emq.so (with emq.so.debug, unstripped) and emq-debug.so, for the tests
 
-# The commit that the library is built from, as its load line says it. Written only when it changes.
+# The commit that the library is built from, as its load line says it, or $EMQ_BUILD where there is no history. Written
+# only when it changes.
 build/emq.id: FORCE
 	@of=(module commands fence lease go.mod go.sum Makefile ':!*_test.go'); \
-	id=$$(git log -1 --abbrev=12 --format=%h -- "$${of[@]}" 2>/dev/null); \
+	id=$${EMQ_BUILD:-$$(git log -1 --abbrev=12 --format=%h -- "$${of[@]}" 2>/dev/null)}; \
 	[ -z "$$(git status --porcelain -- "$${of[@]}" 2>/dev/null)" ] || id=$$id-dirty; \
 	cmp -s $@ <<<"$${id:-unknown}" || echo "$${id:-unknown}" >$@
 FORCE:
@@ -44,6 +47,16 @@ build/emq.so.debug build/emq-debug.so: $(sources) build/emq.id
 build/emq.so: build/emq.so.debug
 	strip -s -o $@.tmp $<
 	@chmod 755 $@.tmp && mv $@.tmp $@
+
+build/arm64/emq.so: $(sources) build/emq.id
+	@command -v aarch64-linux-gnu-gcc >/dev/null || { echo 'not installed: gcc-aarch64-linux-gnu' >&2; exit 1; }
+	@mkdir -p $(@D)
+	GOARCH=arm64 CC=aarch64-linux-gnu-gcc $(gobuild) -o $@.tmp ./module
+	@rm -f $@.h
+	aarch64-linux-gnu-strip -s $@.tmp
+	@chmod 755 $@.tmp && mv $@.tmp $@
+
+build-arm64: build/arm64/emq.so ## build/arm64/emq.so, with Debian's cross compiler
 
 # A host of our own and the module for it, both under ASan and UBSan, which a packaged server can't be run under.
 sanitize := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
@@ -72,6 +85,12 @@ test-unit: ## vet, the tests of the pure packages, also under the race detector,
 test-server: build build/stub build/emq-asan.so ## the suites against a real server; ARGS='-run Claim -v' for a part
 	@$(with_server) go test -count=1 -timeout 40m ./test/... $(ARGS)
 
+test-arm64: build/arm64/emq.so ## the tests of the pure packages, and the golden file against an arm64 server, under qemu
+	@build/test-arm64.sh
+
+matrix: build build/stub build/emq-asan.so ## the suites on Valkey 8.0, 8.1 and 9.x, and a table; ARGS='-run Claim' for a part
+	@$(with_modules) build/matrix.sh $(ARGS)
+
 # A row of the table is fault|rounds|jobs|lost|doubled, written by test/faults.
 proof: test-unit build build/stub build/emq-asan.so ## all suites in their long forms, and what each fault cost; EMQ_SEED=n for the same dice
 	@export EMQ_PROOF=1 EMQ_SEED="$${EMQ_SEED:-$$(date +%s)}" EMQ_TABLE="$(CURDIR)/build/proof.table"; \
@@ -96,8 +115,21 @@ bench-peers: build/emq.so bench/peers/bullmq/node_modules ## EMQ beside asynq an
 bench/peers/bullmq/node_modules: bench/peers/bullmq/package-lock.json
 	@if command -v npm >/dev/null; then cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund --silent && touch node_modules; fi
 
+image: ## the image, by docker, podman or buildah; IMAGE=emq, ARGS='--build-arg BASE_IMAGE=...'
+	@build/image.sh "$(IMAGE)" $(ARGS)
+
+image-test: build ## the image on stand-ins of its bases, and the suites against the server in it; as root
+	@build/image-test.sh $(ARGS)
+
+deb: build/emq.so ## a Debian package of the module, build/valkey-emq_*.deb
+	@build/deb.sh build/emq.so
+
+deb-test: deb ## install it beside Debian's Valkey, use it, remove it; as root
+	@build/deb-test.sh
+
 lint: build ## formatting, vet, staticcheck, the rules of each package, C warnings, scripts
 	@build/lint.sh
 
-clean: ## remove what was built and the data of `make run`; the fetched server stays
-	rm -rf build/*.so build/*.so.debug build/*.h build/*.tmp build/emq.id build/stub build/proof.table build/run
+clean: ## remove what was built and the data of `make run`; fetched servers and the stand-ins stay
+	rm -rf build/*.so build/*.so.debug build/*.h build/*.tmp build/*.deb build/emq.id build/stub build/proof.table build/run \
+	       build/arm64 build/matrix
