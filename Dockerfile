@@ -14,6 +14,7 @@ ARG EMQ_BUILD
 RUN GOPROXY=off EMQ_BUILD="$EMQ_BUILD" make build/emq.so
 
 FROM ${BASE_IMAGE}
+USER root
 # The ids are those of Valkey's own image, so a volume can change hands.
 RUN set -eu; \
     if ! command -v valkey-server; then \
@@ -28,12 +29,12 @@ RUN set -eu; \
 COPY --from=build /src/build/emq.so /usr/lib/valkey/emq.so
 COPY build/entrypoint.sh /usr/local/bin/emq-entrypoint
 COPY valkey.conf.example /etc/valkey/valkey.conf
-# In a container "this machine only" would be the container only. Protected mode stays on: who comes from outside needs a
-# password. The server's user owns the file, which a failover rewrites.
+# In a container "this machine only" would be the container only. Who comes from outside needs a password, also where the
+# base image has turned protected mode off. The server's user owns the file, which a failover rewrites.
 RUN set -eu; \
     chmod 0755 /usr/lib/valkey/emq.so /usr/local/bin/emq-entrypoint; \
-    sed -i -e 's/^# Reachable from this machine only\..*/# Reachable from outside, once a password or an ACL is set (protected mode)./' \
-           -e 's/^bind .*/bind * -::*/' /etc/valkey/valkey.conf; \
+    sed -i -e 's/^# Reachable from this machine only\..*/# Reachable from outside, once the default user has a password./' \
+           -e 's/^bind .*/bind * -::*\nprotected-mode yes/' /etc/valkey/valkey.conf; \
     chown 999:999 /etc/valkey/valkey.conf; chmod 0644 /etc/valkey/valkey.conf
 
 USER 999:999

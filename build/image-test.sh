@@ -38,6 +38,7 @@ smoke() {
 	is 'user of the server' "$(stat -c %u "/proc/$server")" 999
 	is 'a job goes in' "$(cli EMQ.ENQUEUE 2 'emq:{q}:job:JOB1' 'emq:{q}:pending' JOB1 'to: ann')" 1
 	is 'eviction' "$(cli CONFIG GET maxmemory-policy | tail -n 1)" noeviction
+	is 'no stranger comes in' "$(cli CONFIG GET bind protected-mode | sort | xargs)" '* -::* bind protected-mode yes'
 	down
 	up --maxmemory 50mb
 	is 'the job is there after a restart' "$(cli EMQ.CLAIM 2 'emq:{q}:pending' 'emq:{q}:active' 'emq:{q}:job:' 1000 | xargs)" 'JOB1 to: ann 1'
@@ -72,7 +73,7 @@ source build/standin.sh
 BUILDER=buildah build/image.sh localhost/emq:test --pull=never >"$store/build.log" 2>&1 ||
 	{ tail -n 40 "$store/build.log"; exit 1; }
 container=$(buildah from --pull-never localhost/emq:test)
-trap 'buildah rm "$container" >/dev/null' EXIT
+trap 'buildah rm "$container" >/dev/null; buildah rmi --prune >/dev/null' EXIT # with the images of earlier runs
 root=$(buildah mount "$container")
 config() { buildah inspect --type image --format "{{$1}}" localhost/emq:test; }
 [ "$(config .Docker.Config.User)" = 999:999 ] || { echo 'FAIL  the image names no user'; exit 1; }
