@@ -49,6 +49,16 @@ static vm_string *make_name(const char *base, size_t base_len, int key, emq_byte
     return name;
 }
 
+/* Spreads bases. The last word may overlap the one before; what is shorter than a word is no base. */
+static size_t slot_of(const char *base, size_t n) {
+    uint64_t hash = 0, word;
+    for (size_t i = 0; n >= sizeof(word) && i < n; i += sizeof(word)) {
+        memcpy(&word, base + (i + sizeof(word) <= n ? i : n - sizeof(word)), sizeof(word));
+        hash = (hash ^ word ^ hash >> 32) * 0x9e3779b97f4a7c15u;
+    }
+    return hash >> 32;
+}
+
 /* The name of an undeclared key of the frame's queue, for the caller to free. COMPLETE and FAIL need two of them each
  * time, so those of the queues last at work are kept, one queue a slot. */
 static vm_string *derived_name(emq_frame *f, int key) {
@@ -60,9 +70,7 @@ static vm_string *derived_name(emq_frame *f, int key) {
     } kept[SLOTS];
     const emq_bytes no_id = {"", 0};
     if (f->base_len > MAX_BASE) return make_name(f->base, f->base_len, key, no_id);
-    uint32_t hash = 2166136261u; /* FNV-1a */
-    for (size_t i = 0; i < f->base_len; i++) hash = (hash ^ (uint8_t)f->base[i]) * 16777619u;
-    __typeof__(*kept) *slot = &kept[(hash ^ hash >> 16) % SLOTS];
+    __typeof__(*kept) *slot = &kept[slot_of(f->base, f->base_len) % SLOTS];
     if (slot->base_len != f->base_len || memcmp(slot->base, f->base, f->base_len)) {
         for (int i = 0; i < EMQ_NUM_KEYS; i++) {
             if (slot->name[i]) vm_FreeString(NULL, slot->name[i]);
@@ -85,16 +93,13 @@ vm_key *emq_open(emq_frame *f, emq_step *s, int key) {
         f->first_open = (uint8_t)key;
     else
         mode |= VM_OPEN_NOEXPIRE;
+    if (at == &f->key[key]) f->open |= 1u << key;
     return *at = vm_OpenKey(f->ctx, emq_name(f, s, key), mode);
 }
 
-vm_string *emq_name(emq_frame *f, emq_step *s, int key) {
-    if (key == EMQ_ROW && s->entry) return s->row_name;
-    if (!f->name[key]) {
-        f->name[key] = derived_name(f, key);
-        f->owned |= 1u << key;
-    }
-    return f->name[key];
+vm_string *emq_derive_name(emq_frame *f, int key) {
+    f->owned |= 1u << key;
+    return f->name[key] = derived_name(f, key);
 }
 
 void emq_close_keys(emq_frame *f, int but) {
@@ -102,11 +107,13 @@ void emq_close_keys(emq_frame *f, int but) {
         if (s->row) vm_CloseKey(s->row);
         s->row = NULL;
     }
-    for (int key = 0; key < EMQ_NUM_KEYS; key++) {
-        if (!f->key[key] || key == but) continue;
+    uint32_t stays = but == EMQ_NO_KEY ? 0 : f->open & 1u << but;
+    for (uint32_t keys = f->open & ~stays; keys; keys &= keys - 1) {
+        int key = __builtin_ctz(keys);
         vm_CloseKey(f->key[key]);
         f->key[key] = NULL;
     }
+    f->open = stays;
     if (but == EMQ_NO_KEY) f->first_open = EMQ_NO_KEY;
 }
 
@@ -238,8 +245,10 @@ static void read_plan(emq_frame *f) {
     emq_request *r = &f->req;
     emq_bytes numkeys = r->args[1];
     if (numkeys.n != 1 || numkeys.p[0] != '0' + f->verb->numkeys || r->replica || !find_base(f)) return;
-    for (int key = 0; key < EMQ_NUM_KEYS; key++)
-        if (f->verb->keys & (1u << key)) r->types[key] = type_of(emq_open(f, &f->first, key));
+    for (uint32_t keys = f->verb->keys; keys; keys &= keys - 1) {
+        int key = __builtin_ctz(keys);
+        r->types[key] = type_of(emq_open(f, &f->first, key));
+    }
     read_identity(f);
     if (f->verb->counter != EMQ_NO_KEY && !f->verb->late_counter) read_count(f);
     if (f->verb->member != EMQ_NO_KEY) read_member(f);
@@ -314,8 +323,7 @@ static void free_frame(emq_frame *f) {
         if (s->effects != f->out.effects) vm_Free(s->effects);
         if (s != &f->first) vm_Free(s);
     }
-    for (int key = 0; key < EMQ_NUM_KEYS; key++)
-        if (f->owned & (1u << key)) vm_FreeString(NULL, f->name[key]);
+    for (uint32_t keys = f->owned; keys; keys &= keys - 1) vm_FreeString(NULL, f->name[__builtin_ctz(keys)]);
     if (f->count) vm_FreeString(NULL, f->count);
 }
 

@@ -146,6 +146,7 @@ typedef struct {
     size_t base_len;
     vm_string *name[EMQ_NUM_KEYS];
     vm_key *key[EMQ_NUM_KEYS];
+    uint32_t open;      /* keys that are open, as bits */
     uint32_t owned;     /* keys whose name we made */
     uint8_t first_open; /* the key that was opened when no other was, or EMQ_NO_KEY */
     vm_string *id;      /* the id argument, if there is one */
@@ -193,8 +194,14 @@ extern const int emq_num_trampolines;
 /* Carries a verb out for the pump: no client, no reply. 0 if it was refused. */
 int emq_run_walk(vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk);
 
+/* Makes the name of an undeclared key of the frame's queue. */
+vm_string *emq_derive_name(emq_frame *f, int key);
+
 /* The name of a key of the frame's queue; the row is the step's. */
-vm_string *emq_name(emq_frame *f, emq_step *s, int key);
+static inline vm_string *emq_name(emq_frame *f, emq_step *s, int key) {
+    if (key == EMQ_ROW && s->entry) return s->row_name;
+    return f->name[key] ? f->name[key] : emq_derive_name(f, key);
+}
 
 /* The handle of a key, opened for reading and writing if it is not open yet. */
 vm_key *emq_open(emq_frame *f, emq_step *s, int key);
