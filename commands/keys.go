@@ -73,18 +73,21 @@ func (c *Command) layout(r *Request) (arg int, queue string, ok bool) {
 		return c.places[0].arg - 1, "", false
 	}
 	for i := range c.places {
-		p := &c.places[i]
-		name := r.Args[p.arg]
-		end := len(queue) + len(p.suffix)
-		if p.isRow {
-			id := r.Args[c.id]
-			ok = len(name) == end+len(id) && name[end:] == id
-		} else {
-			ok = len(name) == end
-		}
-		if !ok || name[len(queue):end] != p.suffix || name[:len(queue)] != queue {
+		if p := &c.places[i]; !p.named(r, queue, c.id) {
 			return p.arg - 1, queue, false
 		}
 	}
 	return 0, queue, true
+}
+
+// named tells whether the argument has the name that its place wants.
+func (p *place) named(r *Request, queue string, id int) bool {
+	name := r.Args[p.arg]
+	if p.isRow {
+		var its bool
+		if name, its = strings.CutSuffix(name, r.Args[id]); !its {
+			return false
+		}
+	}
+	return len(name) == len(queue)+len(p.suffix) && name[len(queue):] == p.suffix && name[:len(queue)] == queue
 }

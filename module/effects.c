@@ -26,13 +26,31 @@ static vm_key *open_or_make(emq_frame *f, emq_step *s, int key) {
     return emq_open(f, s, key);
 }
 
+/* A number in decimal, for the caller to free. The last ones are kept, one a slot: tokens are small, and the deadlines
+ * of one millisecond are the same. */
+static vm_string *decimal(int64_t n) {
+    enum { SLOTS = 64 };
+    static struct {
+        int64_t n;
+        vm_string *string;
+    } kept[SLOTS];
+    __typeof__(*kept) *slot = &kept[(uint64_t)n % SLOTS];
+    if (slot->n != n || !slot->string) {
+        if (slot->string) vm_FreeString(NULL, slot->string);
+        slot->n = n;
+        slot->string = vm_CreateStringFromLongLong(NULL, n);
+    }
+    vm_RetainString(NULL, slot->string);
+    return slot->string;
+}
+
 /* The string of a value; *made is set to it if it is to be freed. */
 static vm_string *value_of(emq_frame *f, const emq_value *v, vm_string **made) {
     switch (v->kind) {
     case EMQ_VALUE_CONST: return emq_const[v->n];
     case EMQ_VALUE_ARG: return f->argv[v->n];
     case EMQ_VALUE_EPOCH: return emq_run_id;
-    default: return *made = vm_CreateStringFromLongLong(NULL, v->n);
+    default: return *made = decimal(v->n);
     }
 }
 
@@ -88,7 +106,7 @@ static void zadd(emq_frame *f, emq_step *s, emq_effect *e) {
     vm_string *id = id_of(f, s);
     vm_key *key = open_or_make(f, s, e->key);
     if (vm_ZsetAdd(key, (double)e->score, id, &flags) != VM_OK || !(flags & (VM_ZADD_ADDED | VM_ZADD_UPDATED))) return;
-    vm_string *made = e->score ? vm_CreateStringFromLongLong(NULL, e->score) : NULL;
+    vm_string *made = e->score ? decimal(e->score) : NULL;
     vm_string *word[MAX_WORDS] = {emq_name(f, s, e->key), made ? made : emq_const[EMQ_CONST_ZERO], id};
     propagate(f, "ZADD", word, 3);
     if (made) vm_FreeString(NULL, made);
