@@ -92,9 +92,9 @@ func (t Type) String() string {
 type Plan struct {
 	// Keys are opened and their types told.
 	Keys []Key
-	// Values are the row's fields whose bytes are read, Exists those of which only the presence matters.
-	Values, Exists []Field
-	// Late are further fields of which only the presence matters. They are read when a decision asks for them with Look,
+	// Values are the row's fields that are read.
+	Values []Field
+	// Late are further fields, of which only the presence matters. They are read when a decision asks for them with Look,
 	// and so is the counter if LateCounter is set: what is seldom needed costs nothing then.
 	Late        []Field
 	LateCounter bool

@@ -328,14 +328,11 @@ func (d *dice) request(verb Verb) *Request {
 		r.Types[KeyRow] = d.keyType(KeyRow)
 	}
 	if r.Types[KeyRow] == Hash {
-		for _, field := range slices.Concat(c.Plan.Values, c.Plan.Exists) {
+		for _, field := range c.Plan.Values {
 			if others := field == FieldGroup || field == FieldParent; d.often() == others {
 				continue
 			}
 			r.Present |= 1 << field
-			if !slices.Contains(c.Plan.Values, field) {
-				continue
-			}
 			switch field {
 			case FieldState:
 				r.Row[field] = d.word(lease.Active, lease.Pending, lease.Scheduled, lease.Dead)

@@ -173,8 +173,7 @@ var Table = [NumVerbs]Command{
 		},
 		Plan: Plan{
 			Keys:    []Key{KeyRow, KeyActive, KeyPending, KeyCompleted},
-			Values:  []Field{FieldState, FieldAttempts},
-			Exists:  []Field{FieldGroup, FieldParent},
+			Values:  []Field{FieldState, FieldAttempts, FieldGroup, FieldParent},
 			Late:    []Field{FieldLeaseEpoch},
 			Counter: KeyCompleted,
 			Source:  NoKey,
@@ -203,8 +202,7 @@ var Table = [NumVerbs]Command{
 		},
 		Plan: Plan{
 			Keys:        []Key{KeyRow, KeyActive, KeyPending, KeySchedule, KeyDead},
-			Values:      []Field{FieldState, FieldAttempts, FieldFailures},
-			Exists:      []Field{FieldGroup, FieldParent},
+			Values:      []Field{FieldState, FieldAttempts, FieldFailures, FieldGroup, FieldParent},
 			Late:        []Field{FieldLeaseEpoch},
 			LateCounter: true,
 			Counter:     KeyFailed,
@@ -247,8 +245,7 @@ var Table = [NumVerbs]Command{
 		},
 		Plan: Plan{
 			Keys:    []Key{KeyRow, KeyActive},
-			Values:  []Field{FieldState, FieldAttempts},
-			Exists:  []Field{FieldGroup, FieldParent},
+			Values:  []Field{FieldState, FieldAttempts, FieldGroup, FieldParent},
 			Late:    []Field{FieldLeaseEpoch},
 			Counter: NoKey,
 			Source:  NoKey,
@@ -272,8 +269,7 @@ var Table = [NumVerbs]Command{
 		},
 		Plan: Plan{
 			Keys:    []Key{KeySchedule, KeyPending},
-			Values:  []Field{FieldState},
-			Exists:  []Field{FieldGroup},
+			Values:  []Field{FieldState, FieldGroup},
 			Counter: NoKey,
 			Source:  KeySchedule,
 			Due:     true,
@@ -299,8 +295,7 @@ var Table = [NumVerbs]Command{
 		},
 		Plan: Plan{
 			Keys:    []Key{KeyActive, KeyPending, KeyDead, KeyFailed},
-			Values:  []Field{FieldState, FieldLeaseEpoch, FieldStalled},
-			Exists:  []Field{FieldGroup, FieldParent},
+			Values:  []Field{FieldState, FieldLeaseEpoch, FieldStalled, FieldGroup, FieldParent},
 			Counter: KeyFailed,
 			Source:  KeyActive,
 			Due:     true,

@@ -85,16 +85,16 @@ static vm_string *derived_name(emq_frame *f, int key) {
 
 /* Other modules' callbacks run when a key expires under OpenKey, and they may do anything to the keys of the frame. So
  * only the first key is opened that way, with no other open; one that has expired counts as absent for the rest. */
-vm_key *emq_open(emq_frame *f, emq_step *s, int key) {
-    vm_key **at = key == EMQ_ROW && s->entry ? &s->row : &f->key[key];
-    if (*at) return *at;
+vm_key *emq_open_anew(emq_frame *f, emq_step *s, int key) {
     int mode = VM_READ | VM_WRITE;
     if (f->first_open == EMQ_NO_KEY)
         f->first_open = (uint8_t)key;
     else
         mode |= VM_OPEN_NOEXPIRE;
-    if (at == &f->key[key]) f->open |= 1u << key;
-    return *at = vm_OpenKey(f->ctx, emq_name(f, s, key), mode);
+    vm_key *opened = vm_OpenKey(f->ctx, emq_name(f, s, key), mode);
+    if (key == EMQ_ROW && s->entry) return s->row = opened;
+    f->open |= 1u << key;
+    return f->key[key] = opened;
 }
 
 vm_string *emq_derive_name(emq_frame *f, int key) {
@@ -131,17 +131,6 @@ static void read_identity(emq_frame *f) {
 
 static vm_string *field_or_end(int field) { return field == EMQ_NO_FIELD ? NULL : emq_field[field]; }
 
-/* Reads which of some fields the row has, all in one call. */
-static void read_exists(emq_frame *f, vm_key *row, const uint8_t *field) {
-    int there[EMQ_MAX_READ] = {0};
-    if (field[0] == EMQ_NO_FIELD) return;
-#define EXISTS(i) field_or_end(field[i]), &there[i]
-    vm_HashGet(row, VM_HASH_EXISTS, EXISTS(0), EXISTS(1), EXISTS(2), EXISTS(3), NULL);
-#undef EXISTS
-    for (int i = 0; i < EMQ_MAX_READ; i++)
-        if (there[i]) f->req.present |= 1u << field[i];
-}
-
 static void read_row(emq_frame *f, emq_step *s) {
     emq_request *r = &f->req;
     vm_key *row = emq_open(f, s, EMQ_ROW);
@@ -151,14 +140,13 @@ static void read_row(emq_frame *f, emq_step *s) {
     /* One call for all values. The list ends in a NULL field. */
     const uint8_t *v = f->verb->values;
 #define VALUE(i) field_or_end(v[i]), &s->value[i]
-    vm_HashGet(row, VM_HASH_NONE, VALUE(0), VALUE(1), VALUE(2), VALUE(3), NULL);
+    vm_HashGet(row, VM_HASH_NONE, VALUE(0), VALUE(1), VALUE(2), VALUE(3), VALUE(4), NULL);
 #undef VALUE
     for (int i = 0; i < EMQ_MAX_READ; i++) {
         if (!s->value[i]) continue;
         r->row[v[i]] = bytes_of(s->value[i]);
         r->present |= 1u << v[i];
     }
-    read_exists(f, row, f->verb->exists);
 }
 
 static void read_count(emq_frame *f) {
@@ -207,7 +195,12 @@ static void read_entry(emq_frame *f, emq_step *s) {
 /* Reads the late part of the verb's plan. */
 static void read_late(emq_frame *f) {
     emq_request *r = &f->req;
-    if (r->types[EMQ_ROW] == VM_TYPE_HASH + 1) read_exists(f, f->key[EMQ_ROW], f->verb->late);
+    const uint8_t *late = f->verb->late;
+    for (int i = 0; i < EMQ_MAX_READ && late[i] != EMQ_NO_FIELD && r->types[EMQ_ROW] == VM_TYPE_HASH + 1; i++) {
+        int there = 0;
+        vm_HashGet(f->key[EMQ_ROW], VM_HASH_EXISTS, emq_field[late[i]], &there, NULL);
+        if (there) r->present |= 1u << late[i];
+    }
     if (f->verb->late_counter) {
         int key = f->verb->counter;
         r->types[key] = type_of(emq_open(f, &f->first, key));
@@ -330,7 +323,8 @@ static void free_frame(emq_frame *f) {
 /* Reads and decides. 0 if there is no decision. */
 static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk) {
     const emq_verb *v = &emq_verbs[verb];
-    memset(f, 0, offsetof(emq_frame, out));
+    memset(f, 0, offsetof(emq_frame, req));
+    memset(&f->req.args[argc], 0, offsetof(emq_frame, out) - offsetof(emq_frame, req.args) - sizeof(f->req.args[0]) * (size_t)argc);
     f->walk = walk;
     f->ctx = ctx;
     f->argv = argv;

@@ -14,7 +14,7 @@
 /* The module's version, as a decimal MMmmpp. */
 enum { EMQ_VERSION = 100 };
 
-enum { EMQ_MAX_ARGS = 12, EMQ_MAX_FIELDS = 4, EMQ_MAX_READ = 4, EMQ_MAX_EFFECTS = 6, EMQ_MAX_TEXT = 1024, EMQ_MAX_VERBS = 16 };
+enum { EMQ_MAX_ARGS = 12, EMQ_MAX_FIELDS = 4, EMQ_MAX_READ = 5, EMQ_MAX_EFFECTS = 6, EMQ_MAX_TEXT = 1024, EMQ_MAX_VERBS = 16 };
 
 enum { EMQ_ROW, EMQ_PENDING, EMQ_ACTIVE, EMQ_SCHEDULE, EMQ_DEAD, EMQ_COMPLETED, EMQ_FAILED, EMQ_NUM_KEYS, EMQ_NO_KEY = 255 };
 enum { EMQ_FIELD_PAYLOAD = 2, EMQ_FIELD_COUNT = 9, EMQ_NUM_FIELDS, EMQ_NO_FIELD = 255 };
@@ -100,7 +100,6 @@ typedef struct {
     uint64_t access[EMQ_MAX_ARGS];
     uint32_t keys;   /* the plan, as bits */
     uint8_t values[EMQ_MAX_READ]; /* fields of the row, the rest EMQ_NO_FIELD */
-    uint8_t exists[EMQ_MAX_READ];
     uint8_t late[EMQ_MAX_READ]; /* what is read when the decision asks for it */
     uint8_t late_counter;
     uint8_t counter;
@@ -203,8 +202,14 @@ static inline vm_string *emq_name(emq_frame *f, emq_step *s, int key) {
     return f->name[key] ? f->name[key] : emq_derive_name(f, key);
 }
 
+/* Opens a key that is not open. */
+vm_key *emq_open_anew(emq_frame *f, emq_step *s, int key);
+
 /* The handle of a key, opened for reading and writing if it is not open yet. */
-vm_key *emq_open(emq_frame *f, emq_step *s, int key);
+static inline vm_key *emq_open(emq_frame *f, emq_step *s, int key) {
+    vm_key *open = key == EMQ_ROW && s->entry ? s->row : f->key[key];
+    return open ? open : emq_open_anew(f, s, key);
+}
 
 /* Closes the frame's keys, all but one. */
 void emq_close_keys(emq_frame *f, int but);

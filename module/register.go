@@ -108,7 +108,6 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 		verb.keys |= 1 << k
 	}
 	readFields(&verb.values, c.Plan.Values)
-	readFields(&verb.exists, c.Plan.Exists)
 	readFields(&verb.late, c.Plan.Late)
 	if c.Plan.LateCounter {
 		verb.late_counter = 1
