@@ -140,6 +140,29 @@ func TestContexts(t *testing.T) {
 	}
 }
 
+// Queues that come and go, in both ways in which they are found, in a store that was there and one that changes while it
+// is looked through; and the settings. What the module makes of it is told in test/: here it only must do nothing that
+// nobody may do.
+func TestQueues(t *testing.T) {
+	for _, as := range []string{"080001", "080101"} {
+		c := wire.Dial(t, store.Serve(t, "--as", as, "--preload", "2000").Socket)
+		for round := range 60 {
+			c.Must(fmt.Sprintf("SELECT %d", round%5))
+			for i := range 40 {
+				q := wire.Queue(fmt.Sprintf("%s %d", strings.Repeat("q", round), i))
+				c.Must("ZADD "+wire.Line([]string{q.Active()})+" 9000000000000 JOB1", "SET "+wire.Line([]string{q.Base() + "}:active"})+" x")
+				if i%3 > 0 {
+					c.Must("DEL " + wire.Line([]string{q.Active()}))
+				}
+			}
+			c.Must([]string{"PING", "SWAPDB 1 2", "FLUSHDB", "PING"}[round%4])
+		}
+		require.Equal(t, wire.Array(wire.Bulk("emq.max-stalled"), wire.Bulk("3")), c.Do("CONFIG", "GET", "emq.max-stalled"))
+		c.Must("CONFIG SET emq.pump-interval-ms 0", "CONFIG SET emq.max-stalled 0", "FLUSHALL")
+		require.Contains(t, c.Do("CONFIG", "SET", "emq.pump-budget-us", "1"), "-ERR")
+	}
+}
+
 // The random histories of test/model, and those that are kept there, run against the stub as against a server.
 func TestHistories(t *testing.T) {
 	history := exec.Command("go", "test", "-count=1", "-run", "^(TestHistories|TestKept)$", "emq/test/model")
