@@ -36,6 +36,7 @@ struct vm_key {
     bytes name;
     int mode;
     size_t at;      /* of the range */
+    size_t end;
     unsigned seen;  /* the store's changes when the range began */
     int ranging;
 };
@@ -626,23 +627,29 @@ static object *range_of(vm_key *key) {
 
 static int api_ZsetFirstInScoreRange(vm_key *key, double min, double max, int minex, int maxex) {
     object *o = at(key);
-    (void)minex, (void)maxex;
     if (!o || o->type != VM_TYPE_ZSET) return VM_ERR;
     key->ranging = 1;
     key->seen = changes;
-    for (key->at = 0; key->at < o->n && o->items[key->at].score < min; key->at++) {}
-    if (key->at < o->n && o->items[key->at].score > max) key->at = o->n;
+    for (key->at = 0; key->at < o->n; key->at++)
+        if (o->items[key->at].score > min || (o->items[key->at].score == min && !minex)) break;
+    for (key->end = key->at; key->end < o->n; key->end++)
+        if (o->items[key->end].score > max || (o->items[key->end].score == max && maxex)) break;
     return VM_OK;
 }
 
 static vm_string *api_ZsetRangeCurrentElement(vm_key *key, double *score) {
     object *o = range_of(key);
-    if (key->at >= o->n) return NULL;
+    if (key->at >= key->end) return NULL;
     if (score) *score = o->items[key->at].score;
     return api_CreateString(NULL, o->items[key->at].name.p, o->items[key->at].name.n);
 }
 
-static int api_ZsetRangeNext(vm_key *key) { return ++key->at < range_of(key)->n; }
+static int api_ZsetRangeNext(vm_key *key) {
+    range_of(key);
+    if (key->at < key->end) key->at++;
+    return key->at < key->end;
+}
+
 static void api_ZsetRangeStop(vm_key *key) { key->ranging = 0; }
 
 /* ---- Effects ---- */
