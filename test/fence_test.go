@@ -9,14 +9,30 @@ import (
 
 const underAnother = "emq:{q}:: rows under another identity"
 
-// verbsOn are the four verbs on a job that is held with the token 1.
+// verbsOn are all verbs on a queue with a job that is held with the token 1.
 func verbsOn(q queue) map[string][]string {
 	return map[string][]string{
 		"enqueue":  q.Enqueue("JOB2", "x"),
 		"claim":    q.Claim(1000),
 		"complete": q.Complete("JOB1", "1"),
 		"fail":     q.Fail("JOB1", "1", 0, 1, "why"),
+		"schedule": q.ScheduleIn("JOB2", "x", 1000),
+		"extend":   q.Extend("JOB1", "1", 1000),
+		"promote":  q.Promote(10),
+		"reap":     q.Reap(1, 10),
 	}
+}
+
+// A creator is a verb that makes a job, and so may claim an unclaimed store.
+type creator struct {
+	of  func(id, payload string) []string
+	set string // which the job enters
+}
+
+var creators = map[string]creator{
+	"enqueue":     {good.Enqueue, good.Pending()},
+	"schedule in": {func(id, payload string) []string { return good.ScheduleIn(id, payload, 1000) }, good.Schedule()},
+	"schedule at": {func(id, payload string) []string { return good.ScheduleAt(id, payload, 1) }, good.Schedule()},
 }
 
 // An identity that is another, whatever it is, refuses every verb and shows both values.
@@ -73,47 +89,51 @@ func TestFenceRefusesOnAnEmptyStore(t *testing.T) {
 	}
 }
 
-// An absent identity: ENQUEUE claims it where it creates a row; the others answer as on an empty store where there is
-// nothing, and refuse where there is something.
+// An absent identity: ENQUEUE and SCHEDULE claim it where they create a row; the others answer as on an empty store where
+// there is nothing, and refuse where there is something.
 func TestFenceAbsent(t *testing.T) {
 	s := witnessed(t)
 	const orphans = "emq:{q}:: rows without an identity"
-	empties := map[string]string{"claim": empty, "complete": integer(0), "fail": gone}
-	looksAt := map[string]string{"claim": good.Pending(), "complete": good.Row("JOB1"), "fail": good.Row("JOB1")}
+	empties := map[string]string{"claim": empty, "complete": integer(0), "fail": gone, "extend": integer(-1), "promote": integer(0),
+		"reap": reaped(nil, nil)}
+	looksAt := map[string]string{"claim": good.Pending(), "complete": good.Row("JOB1"), "fail": good.Row("JOB1"),
+		"extend": good.Row("JOB1"), "promote": good.Schedule(), "reap": good.Active()}
 
-	t.Run("enqueue claims it", func(t *testing.T) {
-		st := s.bare(t)
-		o := st.effects(integer(1), good.Enqueue("JOB1", "x")...)
-		st.reply(bulk(wire6), "GET {emq}:version")
-		st.reply(integer(-1), "PTTL {emq}:version")
-		require.Equal(t, "MULTI", o.stream[0], "one atomic unit")
-		require.Equal(t, "SET {emq}:version echomq:6.0.0 NX", o.stream[1], "the claim comes first")
-		require.Equal(t, "EXEC", o.stream[len(o.stream)-1])
-		require.Len(t, o.stream, 5)
-	})
-	t.Run("enqueue of a duplicate claims nothing", func(t *testing.T) {
-		st := s.bare(t)
-		st.put(good, "JOB1", "pending", "attempts", "0")
-		st.damaged(orphans)
-		st.quiet(integer(0), good.Enqueue("JOB1", "x")...)
-	})
-	for _, key := range []string{good.Row("JOB1"), good.Pending()} {
-		t.Run("enqueue on a wrong type claims nothing/"+key, func(t *testing.T) {
+	for verb, c := range creators {
+		t.Run(verb+" claims it", func(t *testing.T) {
 			st := s.bare(t)
-			st.Must("SET " + key + " x")
-			st.damaged(key + ": is a string")
-			if key == good.Row("JOB1") {
-				st.damaged(orphans)
-			}
-			st.refused(wrongTypeText, good.Enqueue("JOB1", "x")...)
+			o := st.effects(integer(1), c.of("JOB1", "x")...)
+			st.reply(bulk(wire6), "GET {emq}:version")
+			st.reply(integer(-1), "PTTL {emq}:version")
+			require.Equal(t, "MULTI", o.stream[0], "one atomic unit")
+			require.Equal(t, "SET {emq}:version echomq:6.0.0 NX", o.stream[1], "the claim comes first")
+			require.Equal(t, "EXEC", o.stream[len(o.stream)-1])
+			require.Len(t, o.stream, 5)
+		})
+		t.Run(verb+" of a duplicate claims nothing", func(t *testing.T) {
+			st := s.bare(t)
+			st.put(good, "JOB1", "pending", "attempts", "0")
+			st.damaged(orphans)
+			st.quiet(integer(0), c.of("JOB1", "x")...)
+		})
+		for _, key := range []string{good.Row("JOB1"), c.set} {
+			t.Run(verb+" on a wrong type claims nothing/"+key, func(t *testing.T) {
+				st := s.bare(t)
+				st.Must("SET " + key + " x")
+				st.damaged(key + ": is a string")
+				if key == good.Row("JOB1") {
+					st.damaged(orphans)
+				}
+				st.refused(wrongTypeText, c.of("JOB1", "x")...)
+			})
+		}
+		t.Run(verb+" beside foreign rows", func(t *testing.T) {
+			st := s.bare(t)
+			st.put(good, "JOB1", "pending", "attempts", "0")
+			require.Equal(t, integer(1), st.Do(c.of("JOB2", "x")...), "a row will be created: the identity is claimed")
+			st.reply(bulk(wire6), "GET {emq}:version")
 		})
 	}
-	t.Run("enqueue beside foreign rows", func(t *testing.T) {
-		st := s.bare(t)
-		st.put(good, "JOB1", "pending", "attempts", "0")
-		require.Equal(t, integer(1), st.Do(good.Enqueue("JOB2", "x")...), "a row will be created: the identity is claimed")
-		st.reply(bulk(wire6), "GET {emq}:version")
-	})
 	for verb, reply := range empties {
 		args := verbsOn(good)[verb]
 		t.Run(verb+" on nothing", func(t *testing.T) {
@@ -122,6 +142,8 @@ func TestFenceAbsent(t *testing.T) {
 		t.Run(verb+" beside another queue", func(t *testing.T) {
 			st := s.bare(t)
 			st.put("other", "JOB1", "active", "attempts", "1")
+			st.put("other", "JOB2", "scheduled", "attempts", "1")
+			st.lapse("other", "JOB1", "JOB2")
 			st.damaged("emq:{other}:: rows without an identity")
 			st.quiet(reply, args...)
 		})
@@ -133,7 +155,9 @@ func TestFenceAbsent(t *testing.T) {
 				switch {
 				case verb == "claim" && kind == "zset":
 					st.damaged(key+": JOBx has no row", key+": JOBx has the score 1")
-				case verb == "claim":
+				case key != good.Row("JOB1") && kind == "zset":
+					st.damaged(key + ": JOBx has no row")
+				case key != good.Row("JOB1"):
 					st.damaged(key + ": is a " + kind)
 				case kind == "hash":
 					st.damaged(orphans, key+": state pending, in []", key+`: attempts ""`)
@@ -156,12 +180,14 @@ func TestFenceExpired(t *testing.T) {
 		return st
 	}
 	for _, value := range []string{wire6, "echomq:4.0.0"} {
-		t.Run("enqueue/"+value, func(t *testing.T) {
-			st := expire(t, value)
-			require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
-			st.reply(bulk(wire6), "GET {emq}:version")
-			st.reply(integer(-1), "PTTL {emq}:version")
-		})
+		for verb, c := range creators {
+			t.Run(verb+"/"+value, func(t *testing.T) {
+				st := expire(t, value)
+				require.Equal(t, integer(1), st.Do(c.of("JOB1", "x")...))
+				st.reply(bulk(wire6), "GET {emq}:version")
+				st.reply(integer(-1), "PTTL {emq}:version")
+			})
+		}
 		t.Run("claim/"+value, func(t *testing.T) {
 			require.Equal(t, empty, expire(t, value).Do(good.Claim(1000)...))
 		})
@@ -170,6 +196,9 @@ func TestFenceExpired(t *testing.T) {
 			st.put(good, "JOB1", "active", "attempts", "1")
 			st.damaged("emq:{q}:: rows without an identity")
 			st.refusal("EMQFENCE ", good.Complete("JOB1", "1")...)
+			st.refusal("EMQFENCE ", good.Extend("JOB1", "1", 1000)...)
+			st.refusal("EMQFENCE ", good.Reap(0, 10)...)
+			require.Equal(t, integer(0), st.Do(good.Promote(10)...))
 		})
 	}
 }
@@ -234,13 +263,16 @@ func TestFenceIsReadAtEveryCommand(t *testing.T) {
 	})
 }
 
+// claimant is a user with some rights, and what comes of a claim of the identity: "" if it succeeds.
+type claimant struct {
+	rules []string
+	want  string
+}
+
 // Claiming the identity takes the caller's own rights on that key. Without them nothing is written.
 func TestFenceClaimTakesRights(t *testing.T) {
 	s := witnessed(t)
-	users := map[string]struct {
-		rules []string
-		want  string // "" = the claim succeeds
-	}{
+	users := map[string]claimant{
 		"no key rights":     {[]string{"~emq:{q}:*"}, "EMQFENCE "},
 		"only read rights":  {[]string{"~emq:{q}:*", "%R~{emq}:version"}, "EMQFENCE "},
 		"no SET":            {[]string{"~emq:{q}:*", "~{emq}:version"}, "EMQFENCE "},
@@ -248,31 +280,35 @@ func TestFenceClaimTakesRights(t *testing.T) {
 		"all rights":        {[]string{"~*", "+@all"}, ""},
 	}
 	for what, user := range users {
-		t.Run(what, func(t *testing.T) {
-			st := s.bare(t)
-			rules := append([]string{"ACL", "SETUSER", "worker", "reset", "on", ">secret", "+@emq"}, user.rules...)
-			require.Equal(t, "+OK\r\n", st.Do(rules...))
-			t.Cleanup(func() { st.Must("ACL DELUSER worker") })
-			worker := s.dial(t)
-			require.Equal(t, "+OK\r\n", worker.Do("AUTH", "worker", "secret"))
-			args := good.Enqueue("JOB1", "x")
-			if user.want == "" {
-				require.Equal(t, integer(1), worker.Do(args...))
-				st.reply(bulk(wire6), "GET {emq}:version")
-				return
-			}
-			st.unchanged(func() { require.Contains(t, worker.Do(args...), "-"+user.want) }, family(args)...)
-
-			// Nor do a script or a transaction lend the rights.
-			require.Equal(t, "+OK\r\n", st.Do("ACL", "SETUSER", "worker", "+eval", "+multi", "+exec"))
-			st.unchanged(func() {
-				require.Contains(t, worker.Do(append([]string{"EVAL", "return redis.call(unpack(ARGV))", "0"}, args...)...), "-"+user.want)
-				require.Equal(t, "+OK\r\n", worker.Do("MULTI"))
-				require.Equal(t, "+QUEUED\r\n", worker.Do(args...))
-				require.Contains(t, worker.Do("EXEC"), "-"+user.want)
-			}, family(args)...)
-			st.Must("SET {emq}:version " + wire6)
-			require.Equal(t, integer(1), worker.Do(args...), "the identity is there: no rights on it are needed")
-		})
+		for verb, c := range creators {
+			t.Run(what+"/"+verb, func(t *testing.T) { user.claims(t, s, c.of("JOB1", "x")) })
+		}
 	}
+}
+
+// claims has the user make a job in an unclaimed store.
+func (user claimant) claims(t *testing.T, s *server, args []string) {
+	st := s.bare(t)
+	rules := append([]string{"ACL", "SETUSER", "worker", "reset", "on", ">secret", "+@emq"}, user.rules...)
+	require.Equal(t, "+OK\r\n", st.Do(rules...))
+	t.Cleanup(func() { st.Must("ACL DELUSER worker") })
+	worker := s.dial(t)
+	require.Equal(t, "+OK\r\n", worker.Do("AUTH", "worker", "secret"))
+	if user.want == "" {
+		require.Equal(t, integer(1), worker.Do(args...))
+		st.reply(bulk(wire6), "GET {emq}:version")
+		return
+	}
+	st.unchanged(func() { require.Contains(t, worker.Do(args...), "-"+user.want) }, family(args)...)
+
+	// Nor do a script or a transaction lend the rights.
+	require.Equal(t, "+OK\r\n", st.Do("ACL", "SETUSER", "worker", "+eval", "+multi", "+exec"))
+	st.unchanged(func() {
+		require.Contains(t, worker.Do(append([]string{"EVAL", "return redis.call(unpack(ARGV))", "0"}, args...)...), "-"+user.want)
+		require.Equal(t, "+OK\r\n", worker.Do("MULTI"))
+		require.Equal(t, "+QUEUED\r\n", worker.Do(args...))
+		require.Contains(t, worker.Do("EXEC"), "-"+user.want)
+	}, family(args)...)
+	st.Must("SET {emq}:version " + wire6)
+	require.Equal(t, integer(1), worker.Do(args...), "the identity is there: no rights on it are needed")
 }

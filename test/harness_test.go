@@ -221,7 +221,16 @@ func (st *fixture) put(q queue, id, state string, fields ...string) {
 	require.Equal(st.t, integer(1), st.Do("ZADD", q.Set(state), score, id))
 }
 
-// move takes a job from one state to another by hand, as the scripts that promote and reap do.
+// lapse lets the time of a scheduled or active job be over: its due time or its deadline.
+func (st *fixture) lapse(q queue, ids ...string) {
+	st.t.Helper()
+	for _, id := range ids {
+		set := q.Set(st.row(q, id)["state"])
+		require.Equal(st.t, integer(1), st.Do("ZADD", set, "XX", "CH", "1", id), "%s in %s", escape(id), escape(set))
+	}
+}
+
+// move takes a job from one state to another by hand.
 func (st *fixture) move(q queue, id, from, to string) {
 	st.t.Helper()
 	for i, command := range q.Move(id, from, to) {

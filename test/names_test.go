@@ -44,6 +44,23 @@ func (st *fixture) life(q queue, id, payload string) {
 	require.Equal(st.t, integer(1), st.Do(q.Complete(id, "3")...))
 	require.Equal(st.t, empty, st.Do(q.Claim(30000)...))
 	require.Empty(st.t, st.row(q, id))
+
+	require.Equal(st.t, integer(1), st.Do(q.ScheduleAt(id, payload, 1)...))
+	require.Equal(st.t, integer(0), st.Do(q.ScheduleIn(id, "another", 5000)...))
+	require.Equal(st.t, integer(1), st.Do(q.Promote(10)...))
+	require.Equal(st.t, claimed(id, payload, 1), st.Do(q.Claim(30000)...))
+	st.lapse(q, id)
+	require.Equal(st.t, integer(1), st.Do(q.Extend(id, "1", 30000)...))
+	require.Equal(st.t, reaped(nil, nil), st.Do(q.Reap(1, 10)...))
+	st.lapse(q, id)
+	require.Equal(st.t, reaped([]string{id}, nil), st.Do(q.Reap(2, 10)...))
+	require.Equal(st.t, claimed(id, payload, 2), st.Do(q.Claim(30000)...))
+	st.lapse(q, id)
+	require.Equal(st.t, reaped(nil, []string{id}), st.Do(q.Reap(2, 10)...))
+	require.Equal(st.t, []string{id}, st.members(q.Dead()))
+	require.Equal(st.t, integer(-1), st.Do(q.Extend(id+"x", "1", 30000)...))
+	require.Equal(st.t, integer(1), st.Do("DEL", q.Row(id)))
+	require.Equal(st.t, integer(1), st.Do("ZREM", q.Dead(), id))
 }
 
 func TestNames(t *testing.T) {
@@ -75,10 +92,9 @@ func TestQueueNamesRefused(t *testing.T) {
 	for _, name := range []string{"", "{", "}", "{}", "a{b", "a}b", "a}:b", "\x00", "a\x00b", strings.Repeat("n", 1000) + "}"} {
 		t.Run(escape(name)[:min(len(name), 20)], func(t *testing.T) {
 			st, q := s.fresh(t), queue(name)
-			st.refused("EMQKEY ", q.Enqueue("JOB1", "x")...)
-			st.refused("EMQKEY ", q.Claim(1000)...)
-			st.refused("EMQKEY ", q.Complete("JOB1", "1")...)
-			st.refused("EMQKEY ", q.Fail("JOB1", "1", 0, 1, "why")...)
+			for _, args := range verbsOn(q) {
+				st.refused("EMQKEY ", args...)
+			}
 		})
 	}
 }
@@ -95,6 +111,10 @@ func TestLayout(t *testing.T) {
 		{"claim", good.Claim(1000), []int{2, 3, 4}},
 		{"complete", good.Complete("JOB1", "1"), []int{2, 3, 6}},
 		{"fail", good.Fail("JOB1", "1", 0, 1, "why"), []int{2, 3, 4, 5, 11}},
+		{"schedule", good.ScheduleIn("JOB1", "x", 1000), []int{2, 3}},
+		{"extend", good.Extend("JOB1", "1", 1000), []int{2, 3}},
+		{"promote", good.Promote(10), []int{2, 3, 4}},
+		{"reap", good.Reap(1, 10), []int{2, 3, 4, 5}},
 	}
 	for _, verb := range verbs {
 		for _, at := range verb.at {
@@ -115,6 +135,8 @@ func TestLayout(t *testing.T) {
 				t.Run(verb.name+"/"+key+"/"+what, func(t *testing.T) {
 					st := s.fresh(t)
 					st.put(good, "JOB1", "active", "attempts", "1")
+					st.put(good, "JOB2", "scheduled", "attempts", "1")
+					st.lapse(good, "JOB1", "JOB2")
 					st.refused("EMQKEY ", with(verb.args, at, wrong)...)
 				})
 			}

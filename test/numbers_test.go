@@ -16,17 +16,25 @@ var notNumbers = []string{
 	"9007199254740992", "9223372036854775807", "9223372036854775808", "18446744073709551617", nines,
 }
 
-// number arguments: where they stand, what they are called and what they may be.
+// number arguments: where they stand, what they are called and what they may be, and a store in which the request does
+// something, as a state of JOB1 whose time is over.
 var numbers = []struct {
 	verb     string
 	name     string
 	args     []string
 	at       int
 	min, max int64
+	state    string
 }{
-	{"claim", "lease", good.Claim(1), 5, 1, maxTime},
-	{"fail", "delay", good.Fail("JOB1", "1", 0, 1, "why"), 8, 0, maxTime},
-	{"fail", "max", good.Fail("JOB1", "1", 0, 1, "why"), 9, 1, maxInt31},
+	{"claim", "lease", good.Claim(1), 5, 1, maxTime, "pending"},
+	{"fail", "delay", good.Fail("JOB1", "1", 0, 1, "why"), 8, 0, maxTime, "active"},
+	{"fail", "max", good.Fail("JOB1", "1", 0, 1, "why"), 9, 1, maxInt31, "active"},
+	{"schedule in", "ms", good.ScheduleIn("JOB1", "x", 0), 7, 0, maxTime, ""},
+	{"schedule at", "ms", good.ScheduleAt("JOB1", "x", 0), 7, 0, maxTime, ""},
+	{"extend", "lease", good.Extend("JOB1", "1", 1), 6, 1, maxTime, "active"},
+	{"promote", "limit", good.Promote(1), 5, 1, 10_000, "scheduled"},
+	{"reap", "max_stalled", good.Reap(0, 1), 6, 0, maxInt31, "active"},
+	{"reap", "limit", good.Reap(0, 1), 7, 1, 10_000, "active"},
 }
 
 func TestNumbers(t *testing.T) {
@@ -37,6 +45,7 @@ func TestNumbers(t *testing.T) {
 			t.Run(n.verb+"/"+n.name+"/"+escape(text), func(t *testing.T) {
 				st := s.fresh(t)
 				st.put(good, "JOB1", "active", "attempts", "1")
+				st.lapse(good, "JOB1")
 				st.refused("ERR ", with(n.args, n.at, text)...)
 				require.Contains(t, st.lastReply, n.name, "the refusal names the argument")
 				require.Contains(t, st.lastReply, strconv.FormatInt(n.min, 10), "the refusal names the range")
@@ -46,10 +55,19 @@ func TestNumbers(t *testing.T) {
 		for _, bound := range []int64{n.min, n.max} {
 			t.Run(n.verb+"/"+n.name+"/"+strconv.FormatInt(bound, 10), func(t *testing.T) {
 				st := s.fresh(t)
-				st.put(good, "JOB1", map[string]string{"claim": "pending", "fail": "active"}[n.verb], "attempts", "1")
+				if n.state != "" {
+					st.put(good, "JOB1", n.state, "attempts", "1")
+				}
+				if n.state == "active" || n.state == "scheduled" {
+					st.lapse(good, "JOB1")
+				}
 				reply := st.Do(with(n.args, n.at, strconv.FormatInt(bound, 10))...)
-				require.Contains(t, "*$", reply[:1], "accepted: %q", reply)
-				require.NotEqual(t, empty, reply)
+				require.Contains(t, []string{
+					claimed("JOB1", "x", 2), bulk("dead"), bulk("scheduled"), integer(1), reaped([]string{"JOB1"}, nil),
+				}, reply)
+				if n.verb == "schedule at" && bound == 0 {
+					st.damaged(good.Schedule() + ": JOB1 has the score 0") // which no other way leads to
+				}
 			})
 		}
 	}
@@ -70,6 +88,21 @@ func TestTheLongestTimes(t *testing.T) {
 	require.Contains(t, o.stream, "ZADD emq:{q}:schedule "+at+" JOB1")
 	require.GreaterOrEqual(t, st.score(good.Schedule(), "JOB1"), o.clock[0]+maxTime)
 	require.LessOrEqual(t, st.score(good.Schedule(), "JOB1"), o.clock[1]+maxTime)
+
+	o = st.effects(integer(1), good.ScheduleIn("JOB2", "x", maxTime)...)
+	at = strconv.FormatInt(st.score(good.Schedule(), "JOB2"), 10)
+	st.streamed(o, atomically("HSET emq:{q}:job:JOB2 state scheduled attempts 0 payload x", "ZADD emq:{q}:schedule {now+4503599627370495} JOB2"))
+	require.Contains(t, o.stream, "ZADD emq:{q}:schedule "+at+" JOB2")
+	o = st.effects(integer(1), good.ScheduleAt("JOB3", "x", maxTime)...)
+	st.streamed(o, atomically("HSET emq:{q}:job:JOB3 state scheduled attempts 0 payload x", "ZADD emq:{q}:schedule 4503599627370495 JOB3"))
+	require.Equal(t, int64(maxTime), st.score(good.Schedule(), "JOB3"))
+	st.quiet(integer(0), good.Promote(10)...)
+
+	st.put(good, "JOB4", "active", "attempts", "1")
+	o = st.effects(integer(1), good.Extend("JOB4", "1", maxTime)...)
+	st.streamed(o, atomically("HSET emq:{q}:job:JOB4 lease_epoch RUN", "ZADD emq:{q}:active {now+4503599627370495} JOB4"))
+	require.Contains(t, o.stream, "ZADD emq:{q}:active "+strconv.FormatInt(st.score(good.Active(), "JOB4"), 10)+" JOB4")
+	st.quiet(reaped(nil, nil), good.Reap(1, 10)...)
 }
 
 // A token is bytes: whatever it is, it either fits or is stale.
@@ -81,6 +114,7 @@ func TestTokensAreNoNumbers(t *testing.T) {
 			st.put(good, "JOB1", "active", "attempts", "1")
 			st.refused("EMQSTALE complete token mismatch\r\n", good.Complete("JOB1", text)...)
 			st.refused("EMQSTALE retry token mismatch\r\n", good.Fail("JOB1", text, 0, 1, "why")...)
+			st.refused("EMQSTALE extend token mismatch\r\n", good.Extend("JOB1", text, 1000)...)
 		})
 	}
 }

@@ -76,6 +76,23 @@ var orders = []verbOrder{
 		{check: "script", want: "EMQSCRIPT ", given: []string{"HSET emq:{q}:job:JOB1 parent JOB0"}},
 		{check: "holder", want: "EMQSTALE retry token mismatch\r\n"},
 	}},
+	{"schedule", good.ScheduleIn("JOB2", "x", 1000), []violation{
+		arity, numkeys("02"), idAndRow(4, 2), layout(3, "emq:{r}:schedule"), {check: "keyword", want: "ERR mode ", request: word(6, "IN")}, number(7),
+		onReplica, foreign, wrongType("emq:{q}:schedule"),
+	}},
+	{"extend", good.Extend("JOB1", "7", 1000), []violation{
+		arity, numkeys("3"), idAndRow(4, 3), layout(2, "emq:{r}:active"), number(6), onReplica, foreign,
+		{check: "types", want: wrongTypeText, given: []string{"DEL emq:{q}:active", "SET emq:{q}:active x"},
+			broken: []string{"emq:{q}:active: is a string", "emq:{q}:job:JOB1: state active, in []"}},
+		{check: "script", want: "EMQSCRIPT ", given: []string{"HSET emq:{q}:job:JOB1 group g"}},
+		{check: "holder", want: "EMQSTALE extend token mismatch\r\n"},
+	}},
+	{"promote", good.Promote(10), []violation{
+		arity, numkeys("+2"), layout(3, "emq:{r}:pending"), number(5), onReplica, foreign, wrongType("emq:{q}:pending"),
+	}},
+	{"reap", good.Reap(1, 10), []violation{
+		arity, numkeys("2"), layout(4, "emq:{r}:dead"), number(6), onReplica, foreign, wrongType("emq:{q}:pending"),
+	}},
 }
 
 // TestCheckOrder breaks every two checks of a verb at once: the earlier one must answer, and the request must leave no
@@ -95,6 +112,7 @@ func TestCheckOrder(t *testing.T) {
 func (verb verbOrder) refuse(t *testing.T, s *server, broken ...violation) {
 	st := s.fresh(t)
 	st.put(good, "JOB1", "active", "attempts", "1", "lease_epoch", "e")
+	st.lapse(good, "JOB1")
 	args, replica := verb.request, false
 	for _, v := range broken {
 		if v.check == onReplica.check {

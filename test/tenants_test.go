@@ -1,6 +1,7 @@
 package test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,7 +11,8 @@ import (
 
 // wrongNumkeys are counts that are not the verb's own, byte for byte.
 func wrongNumkeys(right string) []string {
-	return []string{"0" + right, "+" + right, "0", "1", "3", "5", "99", "-1", "", "x", " " + right, right + " ", right + "\x00", right + ".0", nines, "9223372036854775807", "4294967298"}
+	counts := []string{"0" + right, "+" + right, "0", "1", "3", "5", "99", "-1", "", "x", " " + right, right + " ", right + "\x00", right + ".0", nines, "9223372036854775807", "4294967298"}
+	return slices.DeleteFunc(counts, func(count string) bool { return count == right })
 }
 
 // A user limited to one queue names another tenant's keys with a count that the server may not be able to read: it must
@@ -27,6 +29,10 @@ func TestNumkeysByALimitedUser(t *testing.T) {
 		"claim":    {victim.Claim(1000), "2"},
 		"complete": {victim.Complete("JOB1", "1"), "2"},
 		"fail":     {victim.Fail("JOB1", "1", 0, 1, "why"), "4"},
+		"schedule": {victim.ScheduleAt("JOB9", "x", 1), "2"},
+		"extend":   {victim.Extend("JOB1", "1", 1000), "2"},
+		"promote":  {victim.Promote(10), "2"},
+		"reap":     {victim.Reap(1, 10), "3"},
 	}
 	for verb, v := range verbs {
 		for _, count := range append(wrongNumkeys(v.numkeys), v.numkeys) {
@@ -35,6 +41,7 @@ func TestNumkeysByALimitedUser(t *testing.T) {
 				st.put(victim, "JOB1", "active", "attempts", "1")
 				st.put(victim, "JOB2", "pending", "attempts", "0")
 				st.put(victim, "JOB3", "dead", "attempts", "1")
+				st.lapse(victim, "JOB1")
 				st.Must("ACL SETUSER tenant reset on >secret +@emq ~emq:{a}:*",
 					"DEBUG SET-ACTIVE-EXPIRE 0", "ZADD emq:{b}:schedule 5 JOB4", "PEXPIRE emq:{b}:schedule 1", "DEBUG SLEEP 0.002")
 				t.Cleanup(func() { st.Must("ACL DELUSER tenant", "DEBUG SET-ACTIVE-EXPIRE 1") })
@@ -108,9 +115,13 @@ func TestOneTenant(t *testing.T) {
 	require.Equal(t, integer(1), tenant.Do(a.Enqueue("JOB1", "x")...))
 	require.Equal(t, claimed("JOB1", "x", 1), tenant.Do(a.Claim(1000)...))
 	require.Equal(t, bulk("scheduled"), tenant.Do(a.Fail("JOB1", "1", 0, 2, "why")...))
-	st.move(a, "JOB1", "scheduled", "pending")
+	require.Equal(t, integer(1), tenant.Do(a.Promote(10)...))
 	require.Equal(t, claimed("JOB1", "x", 2), tenant.Do(a.Claim(1000)...))
+	require.Equal(t, integer(1), tenant.Do(a.Extend("JOB1", "2", 5000)...))
+	st.lapse(a, "JOB1")
+	require.Equal(t, reaped([]string{"JOB1"}, nil), tenant.Do(a.Reap(3, 10)...))
 	require.Equal(t, integer(1), tenant.Do(a.Complete("JOB1", "2")...))
+	require.Equal(t, integer(1), tenant.Do(a.ScheduleIn("JOB2", "x", 60_000)...))
 	for verb, args := range verbsOn(b) {
 		require.Equal(t, "-NOPERM No permissions to access a key\r\n", tenant.Do(args...), verb)
 	}

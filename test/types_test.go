@@ -27,7 +27,8 @@ func (st *fixture) make(kind, key string) {
 	require.NotEqual(st.t, byte('-'), st.Do(with(makers[kind], 1, key)...)[0])
 }
 
-// Each verb refuses a wrong type at each key that it must read or write, whether or not there is a job.
+// Each verb refuses a wrong type at each key that it must read or write, whether or not there is a job, and whether or
+// not a job's time is over.
 func TestWrongTypes(t *testing.T) {
 	q := queue("q")
 	verbs := []struct {
@@ -39,6 +40,10 @@ func TestWrongTypes(t *testing.T) {
 		{"claim", q.Claim(1000), []string{q.Pending(), q.Active()}},
 		{"complete", q.Complete("JOB1", "1"), []string{q.Row("JOB1"), q.Active(), q.Pending()}},
 		{"fail", q.Fail("JOB1", "1", 0, 1, "why"), []string{q.Row("JOB1"), q.Active(), q.Pending(), q.Schedule(), q.Dead()}},
+		{"schedule", q.ScheduleIn("JOB1", "x", 0), []string{q.Row("JOB1"), q.Schedule()}},
+		{"extend", q.Extend("JOB1", "1", 1000), []string{q.Row("JOB1"), q.Active()}},
+		{"promote", q.Promote(10), []string{q.Schedule(), q.Pending()}},
+		{"reap", q.Reap(1, 10), []string{q.Active(), q.Pending()}},
 	}
 	s := witnessed(t)
 	for _, verb := range verbs {
@@ -56,6 +61,15 @@ func TestWrongTypes(t *testing.T) {
 					st.make(kind, key)
 					st.damaged(key + ": is a " + kind)
 					st.refused(wrongTypeText, verb.args...)
+					if verb.name == "promote" || verb.name == "reap" {
+						for _, state := range []string{"scheduled", "active"} {
+							if id := "JOB-" + state; q.Set(state) != key {
+								st.put(q, id, state, "attempts", "1")
+								st.lapse(q, id)
+							}
+						}
+						st.refused(wrongTypeText, verb.args...)
+					}
 				})
 			}
 		}
@@ -75,6 +89,11 @@ func TestTypesThatDoNotMatter(t *testing.T) {
 		{"complete", "active", integer(1), q.Complete("JOB1", "1"), []string{q.Schedule(), q.Dead(), q.Completed(), q.Failed()}},
 		{"fail", "active", bulk("dead"), q.Fail("JOB1", "1", 0, 1, "why"), []string{q.Completed(), q.Failed()}},
 		{"fail", "active", bulk("scheduled"), q.Fail("JOB1", "1", 0, 2, "why"), []string{q.Completed(), q.Failed()}},
+		{"schedule", "", integer(1), q.ScheduleIn("JOB1", "x", 1000), []string{q.Pending(), q.Active(), q.Dead(), q.Completed(), q.Failed()}},
+		{"extend", "active", integer(1), q.Extend("JOB1", "1", 1000), []string{q.Pending(), q.Schedule(), q.Dead(), q.Completed(), q.Failed()}},
+		{"promote", "scheduled", integer(1), q.Promote(10), []string{q.Active(), q.Dead(), q.Completed(), q.Failed()}},
+		{"reap", "active", reaped([]string{"JOB1"}, nil), q.Reap(2, 10), []string{q.Schedule(), q.Dead(), q.Completed(), q.Failed()}},
+		{"reap", "active", reaped(nil, []string{"JOB1"}), q.Reap(1, 10), []string{q.Schedule(), q.Completed(), q.Failed()}},
 	}
 	s := start(t, withModule())
 	for _, tt := range tests {
@@ -83,6 +102,9 @@ func TestTypesThatDoNotMatter(t *testing.T) {
 				st := s.fresh(t)
 				if tt.state != "" {
 					st.put(q, "JOB1", tt.state, "attempts", "1")
+				}
+				if tt.state == "active" || tt.state == "scheduled" {
+					st.lapse(q, "JOB1")
 				}
 				st.Must("SET " + key + " x")
 				st.damaged(key + ": is a string")

@@ -22,6 +22,7 @@ var (
 	array   = wire.Array
 	claimed = wire.Claimed
 	stale   = wire.Stale
+	reaped  = wire.Reaped
 	value   = wire.Value
 	words   = wire.Words
 	show    = wire.Line

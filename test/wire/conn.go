@@ -1,6 +1,5 @@
 // Package wire answers one question: how is a server spoken to? It holds a connection whose replies are their exact
-// bytes, the names of a queue's keys, the four verbs with every argument in its place, and a way to write a command on
-// one line.
+// bytes, the names of a queue's keys, the verbs with every argument in its place, and a way to write a command on one line.
 package wire
 
 import (
