@@ -11,7 +11,7 @@ import (
 	"emq/test/wire"
 )
 
-// The four verbs inside a transaction: all of it is one unit, and refusals do not stop the rest.
+// The verbs inside a transaction: all of it is one unit, and refusals do not stop the rest.
 func TestInTransaction(t *testing.T) {
 	s := witnessed(t)
 	st := s.bare(t)
@@ -32,6 +32,29 @@ func TestInTransaction(t *testing.T) {
 		zremPending, "HSET emq:{q}:job:JOB1 state active attempts 1 lease_epoch RUN", grantAndKeep,
 		zremActive, "HSET emq:{q}:job:JOB1 state dead failures 1 last_error why", "HDEL emq:{q}:job:JOB1 lease_epoch",
 		"ZADD emq:{q}:dead 0 JOB1", countDead,
+	))
+
+	st = s.bare(t)
+	o = st.observe(func() {
+		st.Must("MULTI")
+		for _, args := range [][]string{
+			good.Promote(10), good.Reap(1, 10), good.ScheduleAt("JOB1", "x", 1), good.ScheduleIn("JOB1", "x", 1), good.Promote(0), good.Promote(10),
+			good.Claim(30000), good.Extend("JOB1", "2", 1000), good.Extend("JOB1", "1", 60000), good.Reap(1, 10),
+			{"ZADD", good.Active(), "1", "JOB1"}, good.Reap(1, 10), good.Extend("JOB1", "1", 1000),
+		} {
+			require.Equal(t, "+QUEUED\r\n", st.Do(args...))
+		}
+		require.Equal(t, array(integer(0), reaped(nil, nil), integer(1), integer(0), "-ERR limit must be an integer from 1 to 10000, got \"0\"\r\n",
+			integer(1), claimed("JOB1", "x", 1), stale("extend"), integer(1), reaped(nil, nil), integer(0), reaped(nil, []string{"JOB1"}),
+			stale("extend")), st.Do("EXEC"))
+	})
+	st.streamed(o, atomically(
+		"SET {emq}:version echomq:6.0.0 NX", "HSET emq:{q}:job:JOB1 state scheduled attempts 0 payload x", "ZADD emq:{q}:schedule 1 JOB1",
+		zremSchedule, setPending, addPending,
+		zremPending, "HSET emq:{q}:job:JOB1 state active attempts 1 lease_epoch RUN", grantAndKeep,
+		"HSET emq:{q}:job:JOB1 lease_epoch RUN", "ZADD emq:{q}:active {now+60000} JOB1",
+		"ZADD emq:{q}:active 1 JOB1",
+		zremActive, "HSET emq:{q}:job:JOB1 state dead stalled 1 last_error stalled", "ZADD emq:{q}:dead 0 JOB1", countDead,
 	))
 }
 
@@ -66,9 +89,25 @@ func TestWatch(t *testing.T) {
 		require.Equal(t, "+QUEUED\r\n", st.Do(good.Complete("JOB1", "1")...))
 		require.Equal(t, array(integer(1)), st.Do("EXEC"))
 	})
+	t.Run("nothing was due or lost", func(t *testing.T) {
+		st, other := s.fresh(t), s.dial(t)
+		st.put(good, "JOB1", "active", "attempts", "1")
+		st.put(good, "JOB2", "scheduled", "attempts", "1")
+		st.put(good, "JOB3", "active", "attempts", "1", "group", "g")
+		st.lapse(good, "JOB3")
+		st.Must("WATCH " + strings.Join([]string{good.Row("JOB1"), good.Row("JOB2"), good.Row("JOB3"), good.Active(), good.Schedule(),
+			good.Pending(), good.Dead(), identity}, " "))
+		require.Equal(t, integer(0), other.Do(good.Promote(10)...))
+		require.Equal(t, reaped(nil, nil), other.Do(good.Reap(1, 10)...))
+		require.Equal(t, stale("extend"), other.Do(good.Extend("JOB1", "9", 1000)...))
+		require.Equal(t, integer(0), other.Do(good.ScheduleIn("JOB1", "x", 1000)...))
+		st.Must("MULTI")
+		require.Equal(t, "+QUEUED\r\n", st.Do(good.Extend("JOB1", "1", 1000)...))
+		require.Equal(t, array(integer(1)), st.Do("EXEC"))
+	})
 }
 
-// The four verbs from a script, with call and with pcall.
+// The verbs from a script, with call and with pcall.
 func TestFromScript(t *testing.T) {
 	s := witnessed(t)
 	call := func(st *fixture, function string, args []string) string {
@@ -86,11 +125,22 @@ func TestFromScript(t *testing.T) {
 			require.Equal(t, claimed("JOB1", "x", 2), call(st, function, good.Claim(1000)))
 			require.Equal(t, integer(1), call(st, function, good.Complete("JOB1", "2")))
 			require.Equal(t, integer(0), call(st, function, good.Complete("JOB1", "2")))
+			require.Equal(t, integer(1), call(st, function, good.ScheduleAt("JOB1", "x", 1)))
+			require.Equal(t, integer(1), call(st, function, good.Promote(10)))
+			require.Equal(t, claimed("JOB1", "x", 1), call(st, function, good.Claim(1000)))
+			require.Equal(t, integer(1), call(st, function, good.Extend("JOB1", "1", 60_000)))
+			require.Equal(t, reaped(nil, nil), call(st, function, good.Reap(1, 10)))
+			st.lapse(good, "JOB1")
+			require.Equal(t, reaped(nil, []string{"JOB1"}), call(st, function, good.Reap(1, 10)))
+			require.Equal(t, integer(-1), call(st, function, good.Extend("JOB2", "1", 1000)))
 			for want, args := range map[string][]string{
 				"EMQKIND job id must be JOB-namespaced": good.Enqueue("XYZ", "x"),
 				"EMQKEY ":                               with(good.Enqueue("JOB1", "x"), 3, "other"),
-				"EMQSTALE job gone":                     good.Fail("JOB1", "2", 0, 2, "why"),
+				"EMQSTALE job gone":                     good.Fail("JOB2", "2", 0, 2, "why"),
 				"ERR ":                                  good.Claim(0),
+				"ERR mode ":                             with(good.ScheduleIn("JOB2", "x", 1), 6, "IN"),
+				"ERR limit ":                            good.Reap(1, 10_001),
+				"EMQSTALE extend token mismatch":        good.Extend("JOB1", "1", 1000),
 			} {
 				st.unchanged(func() {
 					reply := call(st, function, args)
@@ -179,6 +229,22 @@ func TestOneNowForAUnit(t *testing.T) {
 		require.NotContains(t, st.Do("EXEC"), "-ERR")
 		same(st)
 	})
+	t.Run("schedule and extend", func(t *testing.T) {
+		st := prepare(t)
+		st.Must("MULTI")
+		for _, args := range [][]string{
+			good.Claim(1000), good.ScheduleIn("JOB3", "x", 30000), {"DEBUG", "SLEEP", "0.02"},
+			good.ScheduleIn("JOB4", "x", 30000), good.Claim(30000), good.Extend("JOB1", "1", 30000),
+			good.ScheduleIn("JOB5", "x", 0), good.Promote(10), // what is due in no time is due
+		} {
+			require.Equal(t, "+QUEUED\r\n", st.Do(args...))
+		}
+		require.NotContains(t, st.Do("EXEC"), "-ERR")
+		same(st)
+		require.Equal(t, st.score(good.Schedule(), "JOB3"), st.score(good.Schedule(), "JOB4"))
+		require.Equal(t, st.score(good.Active(), "JOB1"), st.score(good.Schedule(), "JOB3"))
+		require.Equal(t, "pending", st.row(good, "JOB5")["state"])
+	})
 	t.Run("script", func(t *testing.T) {
 		st := prepare(t)
 		script := `redis.call(unpack(ARGV))
@@ -204,6 +270,15 @@ func TestProtocolVersions(t *testing.T) {
 	}
 	require.Equal(t, "$9\r\nscheduled\r\n", two.Do(good.Fail("JOB1", "1", 0, 9, "why")...))
 	require.Equal(t, "$9\r\nscheduled\r\n", three.Do(good.Fail("JOB2", "1", 0, 9, "why")...))
+	st.put(good, "JOB4", "active", "attempts", "1")
+	st.put(good, "JOB5", "active", "attempts", "1")
+	for i, c := range []*wire.Conn{two, three} {
+		require.Equal(t, ":-1\r\n", c.Do(good.Extend("JOB3", "1", 1000)...))
+		require.Equal(t, "*2\r\n*0\r\n*0\r\n", c.Do(good.Reap(2, 10)...))
+		id := []string{"JOB4", "JOB5"}[i]
+		st.lapse(good, id)
+		require.Equal(t, "*2\r\n*1\r\n$4\r\n"+id+"\r\n*0\r\n", c.Do(good.Reap(2, 10)...))
+	}
 	require.Equal(t, "+OK\r\n", three.Do("CLIENT", "REPLY", "ON"))
 }
 
@@ -218,7 +293,7 @@ func TestDeepPipeline(t *testing.T) {
 func deepPipeline(st *fixture) {
 	const n = 10_000
 	t := st.t
-	var enqueue, claim, settle [][]string
+	var enqueue, claim, extend, settle, schedule [][]string
 	for i := range n {
 		id := fmt.Sprintf("JOB%06d", i)
 		enqueue = append(enqueue, good.Enqueue(id, "payload of "+id))
@@ -228,6 +303,8 @@ func deepPipeline(st *fixture) {
 		} else {
 			settle = append(settle, good.Fail(id, "1", 1000, int64(1+i%4/2), "why"))
 		}
+		extend = append(extend, good.Extend(id, "1", 60000))
+		schedule = append(schedule, good.ScheduleAt(fmt.Sprintf("JOBs%06d", i), "x", 1), good.Promote(10), good.Reap(1, 10))
 	}
 	for _, reply := range st.Pipeline(enqueue) {
 		require.Equal(t, integer(1), reply)
@@ -236,12 +313,21 @@ func deepPipeline(st *fixture) {
 		id := fmt.Sprintf("JOB%06d", i)
 		require.Equal(t, claimed(id, "payload of "+id, 1), reply)
 	}
+	for _, reply := range st.Pipeline(extend) {
+		require.Equal(t, integer(1), reply)
+	}
 	for i, reply := range st.Pipeline(settle) {
 		require.Equal(t, []string{integer(1), bulk("dead"), integer(1), bulk("scheduled")}[i%4], reply)
 	}
 	st.reply(bulk(strconv.Itoa(n/2)), "HGET emq:{q}:metrics:completed count")
 	st.reply(bulk(strconv.Itoa(n/4)), "HGET emq:{q}:metrics:failed count")
 	st.reply(integer(n/4), "ZCARD emq:{q}:schedule")
+	st.Must("DEL emq:{q}:schedule")
+	for i, reply := range st.Pipeline(schedule) {
+		require.Equal(t, []string{integer(1), integer(1), reaped(nil, nil)}[i%3], reply)
+	}
+	st.reply(integer(n), "ZCARD emq:{q}:pending")
+	st.Must("FLUSHALL")
 }
 
 // A client that waits on a set by the server's own command is woken by a verb as by the plain ZADD.
@@ -269,6 +355,27 @@ func TestWaitersAreWoken(t *testing.T) {
 		require.Equal(t, popped(good.Dead(), "0"), c.Receive())
 		st.damaged("emq:{q}:job:JOB1: state dead, in []")
 	})
+	for name, tt := range map[string]struct {
+		state, set, score, left string
+		args                    []string
+	}{
+		"schedule":        {"", good.Schedule(), "7", "scheduled", good.ScheduleAt("JOB1", "x", 7)},
+		"promote":         {"scheduled", good.Pending(), "0", "pending", good.Promote(10)},
+		"reap to pending": {"active", good.Pending(), "0", "pending", good.Reap(2, 10)},
+		"reap to dead":    {"active", good.Dead(), "0", "dead", good.Reap(1, 10)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := s.fresh(t)
+			if tt.state != "" {
+				st.put(good, "JOB1", tt.state, "attempts", "1")
+				st.lapse(good, "JOB1")
+			}
+			c := waiting(st, tt.set)
+			require.False(t, wire.IsError(st.Do(tt.args...)))
+			require.Equal(t, popped(tt.set, tt.score), c.Receive())
+			st.damaged("emq:{q}:job:JOB1: state " + tt.left + ", in []")
+		})
+	}
 }
 
 // CLIENT REPLY OFF and a client that goes away in the middle leave no half-done job.

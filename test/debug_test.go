@@ -36,14 +36,24 @@ func TestPanic(t *testing.T) {
 		"claim":    good.Claim(1000),
 		"complete": good.Complete(panicID, "1"),
 		"fail":     good.Fail(panicID, "1", 0, 1, "why"),
+		"schedule": good.ScheduleIn(panicID, "x", 1),
+		"extend":   good.Extend(panicID, "1", 1000),
+		"promote":  good.Promote(10),
+		"reap":     good.Reap(1, 10),
 	} {
 		t.Run(verb, func(t *testing.T) {
 			st := s.fresh(t)
 			switch verb {
 			case "claim":
 				st.put(good, panicID, "pending", "attempts", "0")
-			case "complete", "fail":
+			case "complete", "fail", "extend":
 				st.put(good, panicID, "active", "attempts", "1")
+			case "promote", "reap": // in the middle of what the verb walks through
+				for i, id := range []string{"JOBa", panicID, "JOBb"} {
+					state := map[string]string{"promote": "scheduled", "reap": "active"}[verb]
+					st.put(good, id, state, "attempts", "1")
+					require.Equal(t, integer(0), st.Do("ZADD", good.Set(state), strconv.Itoa(i+1), id))
+				}
 			}
 			st.put(good, "JOBz", "pending", "attempts", "0")
 			seen := len(s.Log())
@@ -136,11 +146,21 @@ func TestRuntime(t *testing.T) {
 		{"claim", func(int) []string { return good.Claim(maxTime) }, func(i int) string { return claimed(id(i), "x", 1) }},
 		{"empty claim", func(int) []string { return good.Claim(maxTime) }, func(int) string { return empty }},
 		{"stale complete", func(i int) []string { return good.Complete(id(i), "2") }, func(int) string { return stale("complete") }},
+		{"extend", func(i int) []string { return good.Extend(id(i), "1", maxTime) }, func(int) string { return integer(1) }},
+		{"stale extend", func(i int) []string { return good.Extend(id(i), "2", maxTime) }, func(int) string { return stale("extend") }},
 		{"fail", func(i int) []string { return good.Fail(id(i), "1", 0, int64(1+i%2), "why") }, func(i int) string {
 			return bulk([]string{"dead", "scheduled"}[i%2])
 		}},
 		{"complete of a new job", func(i int) []string { return good.Complete("JOBc"+id(i), "1") }, func(int) string { return integer(1) }},
 		{"complete of nothing", func(i int) []string { return good.Complete("JOBc"+id(i), "1") }, func(int) string { return integer(0) }},
+		{"promote", func(int) []string { return good.Promote(1) }, func(i int) string { return integer(int64(1 - i*2/n)) }},
+		{"schedule", func(i int) []string { return good.ScheduleAt("JOBs"+id(i), "x", 1) }, func(int) string { return integer(1) }},
+		{"duplicate of schedule", func(i int) []string { return good.ScheduleIn("JOBs"+id(i), "x", 1) }, func(int) string { return integer(0) }},
+		{"promote of ten", func(int) []string { return good.Promote(10) }, func(i int) string {
+			return integer(int64(10 * max(0, 1-i/(n/10))))
+		}},
+		{"reap of nothing", func(int) []string { return good.Reap(1, 10) }, func(int) string { return reaped(nil, nil) }},
+		{"reap", func(int) []string { return good.Reap(2, 1) }, nil},
 		{"refused", func(int) []string { return good.Claim(0) }, nil},
 	}
 	for _, p := range phases {
@@ -155,11 +175,25 @@ func TestRuntime(t *testing.T) {
 					}
 					st.Pipeline(setup)
 				}
+				if p.name == "reap" { // entries that are moved, buried, dropped and left
+					setup := make([][]string, batch)
+					for i := range setup {
+						setup[i] = []string{"HSET", good.Row("JOBr" + id(from+i)), "state", []string{"active", "pending"}[i%2], "attempts", "1",
+							[]string{"stalled", "parent", "lease_epoch", "stalled"}[i%4], "1"}
+					}
+					st.Pipeline(setup)
+					for i := range setup {
+						setup[i] = []string{"ZADD", good.Active(), "1", "JOBr" + id(from+i+i%7)}
+					}
+					st.Pipeline(setup)
+				}
 				for i := range commands {
 					commands[i] = p.request(from + i)
 				}
 				for i, reply := range st.Pipeline(commands) {
-					if p.reply == nil {
+					if p.name == "reap" {
+						require.Equal(t, "*2\r\n", reply[:4])
+					} else if p.reply == nil {
 						require.Equal(t, byte('-'), reply[0])
 					} else if want := p.reply(from + i); reply != want {
 						require.Equal(t, want, reply)
@@ -174,6 +208,8 @@ func TestRuntime(t *testing.T) {
 			require.Less(t, after["heap_alloc"], int64(4<<20))
 		})
 	}
+	require.Equal(t, reaped(nil, nil), st.Do(good.Reap(2, 10_000)...), "every lost lease was met")
+	st.Must("FLUSHALL")
 	end := runtimeOf(st)
 	require.LessOrEqual(t, end["threads"], at["threads"]+2, "no threads are added")
 }

@@ -23,6 +23,8 @@ type transition struct {
 const (
 	zremActive   = "ZREM emq:{q}:active JOB1"
 	zremPending  = "ZREM emq:{q}:pending JOB1"
+	zremSchedule = "ZREM emq:{q}:schedule JOB1"
+	setPending   = "HSET emq:{q}:job:JOB1 state pending"
 	delRow       = "DEL emq:{q}:job:JOB1"
 	countDone    = "HINCRBY emq:{q}:metrics:completed count 1"
 	countDead    = "HINCRBY emq:{q}:metrics:failed count 1"

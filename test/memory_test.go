@@ -29,6 +29,25 @@ func TestOutOfMemory(t *testing.T) {
 		st.refused(oom, good.Enqueue("JOB3", "x")...)
 		st.refused(oom, good.Enqueue("JOB1", "x")...) // also where it would do nothing
 	})
+	t.Run("schedule", func(t *testing.T) {
+		st := full(t, s)
+		st.refused(oom, good.ScheduleIn("JOB3", "x", 1)...)
+		st.refused(oom, good.ScheduleAt("JOB1", "x", 1)...)
+	})
+	t.Run("extend, promote and reap", func(t *testing.T) {
+		st := full(t, s)
+		st.Must("CONFIG SET maxmemory 0")
+		st.put(good, "JOB3", "scheduled", "attempts", "1")
+		st.lapse(good, "JOB3")
+		st.Must("CONFIG SET maxmemory 1")
+		require.Equal(t, integer(1), st.Do(good.Extend("JOB1", "1", 1000)...))
+		require.Equal(t, integer(1), st.Do(good.Promote(10)...))
+		st.Must("CONFIG SET maxmemory 0")
+		st.lapse(good, "JOB1")
+		st.Must("CONFIG SET maxmemory 1")
+		require.Equal(t, reaped(nil, []string{"JOB1"}), st.Do(good.Reap(1, 10)...))
+		require.Equal(t, []string{"JOB2", "JOB3"}, st.members(good.Pending()))
+	})
 	t.Run("claim, complete and fail", func(t *testing.T) {
 		st := full(t, s)
 		require.Equal(t, integer(1), st.Do(good.Complete("JOB1", "1")...))
@@ -50,6 +69,12 @@ func TestOutOfMemoryInTransaction(t *testing.T) {
 		st.refusal("EXECABORT ", "EXEC")
 		require.Equal(t, "active", st.row(good, "JOB1")["state"])
 	})
+	t.Run("with schedule", func(t *testing.T) {
+		st := full(t, s)
+		st.Must("MULTI")
+		st.refusal(oom, good.ScheduleIn("JOB3", "x", 1000)...)
+		st.refusal("EXECABORT ", "EXEC")
+	})
 	t.Run("queued before memory ran out", func(t *testing.T) {
 		st := s.fresh(t)
 		st.Must("MULTI")
@@ -66,7 +91,10 @@ func TestOutOfMemoryInTransaction(t *testing.T) {
 		st.Must("MULTI")
 		require.Equal(t, "+QUEUED\r\n", st.Do(good.Complete("JOB1", "1")...))
 		require.Equal(t, "+QUEUED\r\n", st.Do(good.Claim(1000)...))
-		require.Equal(t, array(integer(1), claimed("JOB2", "x", 1)), st.Do("EXEC"))
+		require.Equal(t, "+QUEUED\r\n", st.Do(good.Extend("JOB2", "1", 1000)...))
+		require.Equal(t, "+QUEUED\r\n", st.Do(good.Promote(10)...))
+		require.Equal(t, "+QUEUED\r\n", st.Do(good.Reap(1, 10)...))
+		require.Equal(t, array(integer(1), claimed("JOB2", "x", 1), integer(1), integer(0), reaped(nil, nil)), st.Do("EXEC"))
 	})
 }
 
@@ -85,11 +113,15 @@ func TestOutOfMemoryInScript(t *testing.T) {
 	t.Run("enqueue", func(t *testing.T) {
 		st := full(t, s)
 		refused(t, eval(st, plain, good.Enqueue("JOB3", "x")))
+		refused(t, eval(st, plain, good.ScheduleIn("JOB3", "x", 1000)))
 	})
 	t.Run("the others", func(t *testing.T) {
 		st := full(t, s)
 		require.Equal(t, integer(1), eval(st, plain, good.Complete("JOB1", "1")))
 		require.Equal(t, claimed("JOB2", "x", 1), eval(st, plain, good.Claim(1000)))
+		require.Equal(t, integer(1), eval(st, plain, good.Extend("JOB2", "1", 1000)))
+		require.Equal(t, integer(0), eval(st, plain, good.Promote(10)))
+		require.Equal(t, reaped(nil, nil), eval(st, plain, good.Reap(1, 10)))
 		require.Equal(t, bulk("dead"), eval(st, plain, good.Fail("JOB2", "1", 0, 1, "why")))
 	})
 	t.Run("enqueue after a write", func(t *testing.T) {
@@ -128,14 +160,24 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	}
 	rounds := func(n int) {
 		for i := range n {
-			a, b, c := fmt.Sprintf("JOBa%d", i), fmt.Sprintf("JOBb%d", i), fmt.Sprintf("JOBc%d", i)
+			a, b, c, d, e := fmt.Sprintf("JOBa%d", i), fmt.Sprintf("JOBb%d", i), fmt.Sprintf("JOBc%d", i), fmt.Sprintf("JOBd%d", i), fmt.Sprintf("JOBe%d", i)
 			replies := st.Pipeline([][]string{
 				{"DEL", identity},
 				q.Enqueue(a, "payload"), q.Enqueue(a, "payload"), q.Enqueue("XYZ", "payload"), with(q.Enqueue(a, "x"), 3, "other"),
 				{"ZADD", q.Pending(), "0", b, "0", "ABC"}, {"HSET", q.Row(b), "state", "pending"},
 				q.Claim(30000), q.Complete(a, "2"), q.Fail(a, "1", 1000, 2, "why"), q.Fail(a, "1", 1000, 2, "why"), q.Claim(0),
 				q.Enqueue(c, "payload"), q.Claim(30000), q.Complete(c, "1"), q.Complete(c, "1"), q.Claim(30000),
+
+				q.ScheduleAt(d, "payload", 1), q.ScheduleIn(d, "payload", 1), q.ScheduleIn("XYZ", "payload", 1),
+				with(q.ScheduleIn(d, "x", 1), 6, strings.Repeat("x", 300)),
+				q.ScheduleAt(e, "payload", 2), {"HSET", q.Row(e), "group", "g"}, {"ZADD", q.Schedule(), "3", b, "4", "ABC", "5", d + "x"},
+				q.ScheduleAt(c, "payload", 6), q.Promote(100), q.Promote(100), q.Promote(0),
+				q.Claim(30000), q.Extend(c, "1", 30000), q.Extend(c, "2", 30000), q.Extend(d+"x", "1", 30000), q.Claim(30000),
+				{"ZADD", q.Active(), "1", c, "2", d, "3", b, "4", "ABC", "5", e}, q.Reap(1, 1), q.Reap(2, 100), q.Reap(2, 100),
+				{"DEL", q.Row(a), q.Row(b), q.Row(c), q.Row(d), q.Row(e), q.Active(), q.Pending(), q.Schedule(), q.Dead()},
 			})
+			require.Equal(t, []string{integer(1), integer(2), reaped(nil, []string{c}), reaped([]string{d}, nil)},
+				[]string{replies[17], replies[25], replies[34], replies[35]})
 			require.Equal(t, []string{integer(1), integer(1), bulk("scheduled"), integer(1)}, []string{replies[0], replies[1], replies[9], replies[14]})
 		}
 	}

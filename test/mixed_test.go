@@ -34,24 +34,40 @@ func (m *mixer) id() string {
 func (m *mixer) next() []string {
 	q, id := m.queues[m.rand.IntN(len(m.queues))], m.id()
 	token := strconv.Itoa(1 + m.rand.IntN(3)/2)
-	switch m.rand.IntN(20) {
+	switch m.rand.IntN(26) {
 	case 0, 1, 2, 3, 4, 5:
 		return q.Enqueue(id, "payload of "+id)
 	case 6, 7, 8, 9, 10:
-		return q.Claim(int64(1 + m.rand.IntN(100_000)))
+		return q.Claim(m.while())
 	case 11, 12, 13, 14:
 		return q.Complete(id, token)
 	case 15, 16, 17:
-		return q.Fail(id, token, int64(m.rand.IntN(100_000)), int64(1+m.rand.IntN(3)), "reason "+token)
-	case 18:
-		return m.promote(q)
+		return q.Fail(id, token, m.while(), int64(1+m.rand.IntN(3)), "reason "+token)
+	case 18, 19:
+		return q.Promote(int64(1 + m.rand.IntN(20)))
+	case 20:
+		return q.ScheduleAt(id, "payload of "+id, int64(m.rand.IntN(100_000)))
+	case 21:
+		return q.ScheduleIn(id, "payload of "+id, m.while())
+	case 22, 23:
+		return q.Extend(id, token, m.while())
+	case 24:
+		return q.Reap(int64(m.rand.IntN(3)), int64(1+m.rand.IntN(20)))
 	}
 	if !m.breaks {
 		return q.Claim(1000)
 	}
-	switch m.rand.IntN(8) {
+	switch m.rand.IntN(12) {
 	case 0:
 		return []string{"ZADD", q.Pending(), "0", "JOB0000" + strconv.Itoa(m.rand.IntN(10)) + "x"}
+	case 8:
+		return []string{"ZADD", q.Schedule(), strconv.Itoa(m.rand.IntN(9)), id}
+	case 9:
+		return []string{"ZADD", q.Active(), strconv.Itoa(m.rand.IntN(9)), id}
+	case 10:
+		return []string{"HSET", q.Row(id), []string{"group", "parent"}[m.rand.IntN(2)], "g"}
+	case 11:
+		return []string{"HSET", q.Failed(), "count", "9223372036854775805"}
 	case 1:
 		return []string{"ZADD", q.Pending(), "-1", "ABC"}
 	case 2:
@@ -69,12 +85,8 @@ func (m *mixer) next() []string {
 	}
 }
 
-// promote takes the first scheduled job back to pending, as the script does.
-func (m *mixer) promote(q queue) []string {
-	script := `local e = redis.call('ZPOPMIN', KEYS[1]) if #e == 0 then return 0 end
-		redis.call('HSET', KEYS[3] .. e[1], 'state', 'pending') redis.call('ZADD', KEYS[2], 0, e[1]) return 1`
-	return []string{"EVAL", script, "3", q.Schedule(), q.Pending(), q.RowPrefix()}
-}
+// while is a lease or a delay; every other one is over by the next batch.
+func (m *mixer) while() int64 { return 1 + int64(m.rand.IntN(2)*m.rand.IntN(100_000)) }
 
 // load runs n requests, many at a time, and returns how often each reply's first bytes were seen.
 func (m *mixer) load(st *fixture, n int) map[string]int {
@@ -98,7 +110,9 @@ func TestMixedLoadIsMixed(t *testing.T) {
 	seen := mix(t, false).load(st, 20_000)
 	for _, want := range []string{
 		"EMQ.ENQUEUE :1\r\n", "EMQ.ENQUEUE :0\r\n", "EMQ.CLAIM *3\r\n$8\r\nJ", "EMQ.COMPLETE :1\r\n", "EMQ.COMPLETE :0\r\n",
-		"EMQ.COMPLETE -EMQSTALE", "EMQ.FAIL $9\r\nsched", "EMQ.FAIL $4\r\ndead\r", "EMQ.FAIL -EMQSTALE", "EVAL :1\r\n",
+		"EMQ.COMPLETE -EMQSTALE", "EMQ.FAIL $9\r\nsched", "EMQ.FAIL $4\r\ndead\r", "EMQ.FAIL -EMQSTALE",
+		"EMQ.SCHEDULE :1\r\n", "EMQ.SCHEDULE :0\r\n", "EMQ.EXTEND :1\r\n", "EMQ.EXTEND :-1\r\n", "EMQ.EXTEND -EMQSTALE", "EMQ.PROMOTE :0\r\n",
+		"EMQ.PROMOTE :2\r\n", "EMQ.REAP *2\r\n*0\r\n*", "EMQ.REAP *2\r\n*1\r\n$",
 	} {
 		require.GreaterOrEqual(t, seen[want], 20, "%q of %v", want, seen)
 	}

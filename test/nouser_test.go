@@ -26,6 +26,10 @@ func userless() [][]string {
 		good.Enqueue("JOB1", "x"), good.Enqueue("JOB1", "x"), good.Enqueue("XYZ", "x"), with(good.Enqueue("JOB1", "x"), 1, "02"),
 		good.Claim(30000), good.Complete("JOB1", "7"), good.Fail("JOB1", "1", 1000, 1, "why"),
 		good.Enqueue("JOB2", "y"), good.Enqueue("JOB3", "z"), good.Claim(30000), good.Complete("JOB2", "1"),
+
+		good.Extend("JOB0", "1", 1000), good.Promote(10), good.Reap(1, 10),
+		good.ScheduleAt("JOB0", "x", 1), good.ScheduleIn("JOB0", "x", 1), good.Promote(10), good.ScheduleIn("JOB4", "x", maxTime),
+		good.Claim(30000), good.Extend("JOB0", "7", 1000), good.Extend("JOB0", "1", maxTime), good.Reap(1, 10), good.Reap(1, 0),
 	}
 }
 
@@ -35,6 +39,9 @@ func afterUserless(st *fixture) {
 	st.reply(bulk(wire6), "GET {emq}:version")
 	require.Equal(st.t, []string{"JOB1"}, st.members(good.Dead()))
 	require.Equal(st.t, []string{"JOB3"}, st.members(good.Pending()))
+	require.Equal(st.t, []string{"JOB4"}, st.members(good.Schedule()))
+	require.Equal(st.t, []string{"JOB0"}, st.members(good.Active()))
+	require.Greater(st.t, st.score(good.Active(), "JOB0"), int64(maxTime))
 	require.Empty(st.t, st.row(good, "JOB2"))
 	st.reply(bulk("1"), "HGET emq:{q}:metrics:completed count")
 	st.reply(bulk("1"), "HGET emq:{q}:metrics:failed count")
@@ -164,6 +171,19 @@ func TestVerbsFromAnotherModulesTimer(t *testing.T) {
 		require.Equal(t, stale("complete"), later(st, good.Complete("JOB1", "9")))
 		require.Equal(t, bulk("scheduled"), later(st, good.Fail("JOB1", "1", 1000, 9, "why")))
 		require.Equal(t, gone, later(st, good.Fail("JOB2", "1", 1000, 9, "why")))
+	})
+	t.Run("replies of the added verbs", func(t *testing.T) {
+		st := s.bare(t)
+		require.Equal(t, integer(1), later(st, good.ScheduleAt("JOB1", "x", 1)))
+		st.reply(bulk(wire6), "GET {emq}:version")
+		require.Equal(t, integer(0), later(st, good.ScheduleAt("JOB1", "x", 1)))
+		require.Equal(t, integer(1), later(st, good.Promote(10)))
+		require.Equal(t, claimed("JOB1", "x", 1), later(st, good.Claim(60_000)))
+		require.Equal(t, stale("extend"), later(st, good.Extend("JOB1", "9", 60_000)))
+		require.Equal(t, integer(1), later(st, good.Extend("JOB1", "1", 60_000)))
+		st.lapse(good, "JOB1")
+		require.Equal(t, reaped([]string{"JOB1"}, nil), later(st, good.Reap(2, 10)))
+		require.Equal(t, integer(-1), later(st, good.Extend("JOB2", "1", 1000)))
 	})
 	t.Run("another identity", func(t *testing.T) {
 		st := s.bare(t)
