@@ -192,14 +192,17 @@ void emq_announce(emq_frame *f) {
         [EMQ_OP_ZADD] = {VM_NOTIFY_ZSET, "zadd"},     [EMQ_OP_ZREM] = {VM_NOTIFY_ZSET, "zrem"},
         [EMQ_OP_DEL] = {VM_NOTIFY_GENERIC, "del"},    [EMQ_OP_HINCRBY] = {VM_NOTIFY_HASH, "hincrby"},
     };
-    for (emq_step *s = &f->first; s; s = s->next) {
-        for (emq_effect *e = s->effects, *end = e + s->num_effects; e < end; e++) {
-            if (e->op == EMQ_OP_HINCRBY && emq_fields_expire) count_by_command(f, s, e);
-            if (e->done == EMQ_NO_KEY) continue;
-            vm_string *name = emq_name(f, s, e->done);
-            vm_SignalModifiedKey(f->ctx, name);
-            vm_NotifyKeyspaceEvent(f->ctx, events[e->op].class, events[e->op].event, name);
-            if (e->emptied) vm_NotifyKeyspaceEvent(f->ctx, VM_NOTIFY_GENERIC, "del", name);
+    for (int last = 0; last < 2; last++) { /* in the order in which they were applied */
+        for (emq_step *s = &f->first; s; s = s->next) {
+            for (emq_effect *e = s->effects, *end = e + s->num_effects; e < end; e++) {
+                if (may_make_a_key(e) != last) continue;
+                if (e->op == EMQ_OP_HINCRBY && emq_fields_expire) count_by_command(f, s, e);
+                if (e->done == EMQ_NO_KEY) continue;
+                vm_string *name = emq_name(f, s, e->done);
+                vm_SignalModifiedKey(f->ctx, name);
+                vm_NotifyKeyspaceEvent(f->ctx, events[e->op].class, events[e->op].event, name);
+                if (e->emptied) vm_NotifyKeyspaceEvent(f->ctx, VM_NOTIFY_GENERIC, "del", name);
+            }
         }
     }
 }
