@@ -32,6 +32,10 @@ const (
 	rowHeld      = "HSET emq:{q}:job:JOB1 state active attempts 1 payload x lease_epoch e1"
 	addPending   = "ZADD emq:{q}:pending 0 JOB1"
 	addActive    = "ZADD emq:{q}:active 9000000000000 JOB1"
+	addLapsed    = "ZADD emq:{q}:active 7 JOB1"
+	addDue       = "ZADD emq:{q}:schedule 7 JOB1"
+	rowWaiting   = "HSET emq:{q}:job:JOB1 state scheduled attempts 1 payload x failures 1 last_error why"
+	rowLeased    = "HSET emq:{q}:job:JOB1 state active attempts 1 payload x" // by a script: its loss is counted
 	noIdentity   = "DEL {emq}:version"
 	grantAndKeep = "ZADD emq:{q}:active {now+30000} JOB1"
 )
@@ -44,6 +48,10 @@ var (
 	claim30 = good.Claim(30000)
 	fail3   = good.Fail("JOB1", "1", 1000, 3, "it broke")
 	done1   = good.Complete("JOB1", "1")
+	extend1 = good.Extend("JOB1", "1", 30000)
+	promote = good.Promote(10)
+	reap3   = good.Reap(3, 10)
+	reap1   = good.Reap(1, 10)
 )
 
 var transitions = []transition{
@@ -214,6 +222,194 @@ var transitions = []transition{
 	},
 	{
 		name: "fail of nothing without an identity", given: []string{noIdentity}, args: fail3, want: gone,
+	},
+
+	{
+		name: "schedule in", args: good.ScheduleIn("JOB1", "x", 1000), want: integer(1),
+		stream: atomically("HSET emq:{q}:job:JOB1 state scheduled attempts 0 payload x", "ZADD emq:{q}:schedule {now+1000} JOB1"),
+	},
+	{
+		name: "schedule at", args: good.ScheduleAt("JOB1", "x", 7), want: integer(1),
+		stream: atomically("HSET emq:{q}:job:JOB1 state scheduled attempts 0 payload x", addDue),
+	},
+	{
+		name: "schedule at the beginning of time", args: good.ScheduleAt("JOB1", "x", 0), want: integer(1),
+		stream: atomically("HSET emq:{q}:job:JOB1 state scheduled attempts 0 payload x", "ZADD emq:{q}:schedule 0 JOB1"),
+		broken: []string{"emq:{q}:schedule: JOB1 has the score 0"},
+	},
+	{
+		name: "schedule claims the identity", given: []string{noIdentity}, args: good.ScheduleAt("JOB1", "x", 7), want: integer(1),
+		stream: atomically("SET {emq}:version echomq:6.0.0 NX", "HSET emq:{q}:job:JOB1 state scheduled attempts 0 payload x", addDue),
+	},
+	{
+		name: "schedule again", given: []string{rowPending, addPending}, args: good.ScheduleAt("JOB1", "y", 7), want: integer(0),
+	},
+	{
+		name: "schedule again without an identity", given: []string{noIdentity, rowPending, addPending},
+		args: good.ScheduleAt("JOB1", "y", 7), want: integer(0),
+		broken: []string{"emq:{q}:: rows without an identity"},
+	},
+	{
+		name: "schedule of an id that is scheduled without a row", given: []string{addDue}, args: good.ScheduleIn("JOB1", "x", 1000), want: integer(1),
+		stream: atomically("HSET emq:{q}:job:JOB1 state scheduled attempts 0 payload x", "ZADD emq:{q}:schedule {now+1000} JOB1"),
+	},
+	{
+		name: "schedule of an id that is scheduled for that time without a row", given: []string{addDue}, args: good.ScheduleAt("JOB1", "x", 7), want: integer(1),
+		stream: []string{"HSET emq:{q}:job:JOB1 state scheduled attempts 0 payload x"},
+	},
+
+	{
+		name: "extend", given: []string{rowHeld, addActive}, args: extend1, want: integer(1),
+		stream: atomically("HSET emq:{q}:job:JOB1 lease_epoch RUN", grantAndKeep),
+	},
+	{
+		name: "extend of a lease that is over", given: []string{rowHeld, addLapsed}, args: extend1, want: integer(1),
+		stream: atomically("HSET emq:{q}:job:JOB1 lease_epoch RUN", grantAndKeep),
+	},
+	{
+		name: "extend of a job that a script leased", given: []string{rowLeased, addActive}, args: extend1, want: integer(1),
+		stream: atomically("HSET emq:{q}:job:JOB1 lease_epoch RUN", grantAndKeep),
+	},
+	{
+		name: "extend keeps what it does not know", given: []string{rowHeld + " stalled 2 failures 1 progress 50", addActive}, args: extend1, want: integer(1),
+		stream: atomically("HSET emq:{q}:job:JOB1 lease_epoch RUN", grantAndKeep),
+		after: []string{"HMGET emq:{q}:job:JOB1 state attempts payload stalled failures progress => " +
+			array(bulk("active"), bulk("1"), bulk("x"), bulk("2"), bulk("1"), bulk("50"))},
+	},
+	{
+		name: "extend of nothing", args: extend1, want: integer(-1),
+	},
+	{
+		name: "extend of nothing that is active", given: []string{addActive}, args: extend1, want: integer(-1),
+		broken: []string{"emq:{q}:active: JOB1 has no row"},
+	},
+	{
+		name: "extend of nothing without an identity", given: []string{noIdentity}, args: extend1, want: integer(-1),
+	},
+	{
+		name: "extend of a job that lapsed", given: []string{"HSET emq:{q}:job:JOB1 state pending attempts 1 payload x lease_epoch e1", addPending},
+		args: extend1, want: stale("extend"),
+	},
+
+	{
+		name: "promote", given: []string{rowWaiting, addDue}, args: promote, want: integer(1),
+		stream: atomically(zremSchedule, setPending, addPending),
+		after:  []string{"HMGET emq:{q}:job:JOB1 attempts failures last_error payload => " + array(bulk("1"), bulk("1"), bulk("why"), bulk("x"))},
+	},
+	{
+		name: "promote of several is one unit, and sets come last",
+		given: []string{rowWaiting, addDue, "HSET emq:{q}:job:JOB2 state scheduled attempts 0", "HSET emq:{q}:job:JOB3 state scheduled attempts 0",
+			"ZADD emq:{q}:schedule 8 JOB3 6 JOB2 5 JOB0 9000000000000 JOB4", "HSET emq:{q}:job:JOB4 state scheduled attempts 0"},
+		args: promote, want: integer(3),
+		stream: atomically("ZREM emq:{q}:schedule JOB0", "ZREM emq:{q}:schedule JOB2", "HSET emq:{q}:job:JOB2 state pending", zremSchedule, setPending,
+			"ZREM emq:{q}:schedule JOB3", "HSET emq:{q}:job:JOB3 state pending",
+			"ZADD emq:{q}:pending 0 JOB2", addPending, "ZADD emq:{q}:pending 0 JOB3"),
+	},
+	{
+		name: "promote beside what is pending", given: []string{rowWaiting, addDue, "HSET emq:{q}:job:JOB0 state pending attempts 0", "ZADD emq:{q}:pending 0 JOB0"},
+		args: promote, want: integer(1),
+		stream: atomically(zremSchedule, setPending, addPending),
+	},
+	{
+		name: "promote of a job that is in pending already", given: []string{rowWaiting, addDue, addPending}, args: promote, want: integer(1),
+		stream: atomically(zremSchedule, setPending),
+	},
+	{
+		name: "promote drops an entry without a row", given: []string{addDue}, args: promote, want: integer(0),
+		stream: []string{zremSchedule},
+	},
+	{
+		name: "promote leaves a lane's row", given: []string{rowWaiting + " group g", addDue}, args: promote, want: integer(0),
+	},
+	{
+		name: "promote moves a flow's row", given: []string{rowWaiting + " parent JOB0", addDue}, args: promote, want: integer(1),
+		stream: atomically(zremSchedule, setPending, addPending),
+	},
+	{
+		name: "promote leaves what is not due", given: []string{rowWaiting, "ZADD emq:{q}:schedule 9000000000000 JOB1"}, args: promote, want: integer(0),
+	},
+	{
+		name: "promote of nothing", args: promote, want: integer(0),
+	},
+	{
+		name: "promote of nothing without an identity", given: []string{noIdentity}, args: promote, want: integer(0),
+	},
+
+	{
+		name: "reap of another server's lease", given: []string{rowHeld + " stalled 2", addLapsed}, args: reap3, want: reaped([]string{"JOB1"}, nil),
+		stream: atomically(zremActive, setPending, addPending),
+		after:  []string{"HMGET emq:{q}:job:JOB1 attempts lease_epoch stalled => " + array(bulk("1"), bulk("e1"), bulk("2"))},
+	},
+	{
+		name: "reap", given: []string{rowLeased, addLapsed}, args: reap3, want: reaped([]string{"JOB1"}, nil),
+		stream: atomically(zremActive, "HSET emq:{q}:job:JOB1 state pending stalled 1", addPending),
+	},
+	{
+		name: "reap again", given: []string{rowLeased + " stalled 1", addLapsed}, args: reap3, want: reaped([]string{"JOB1"}, nil),
+		stream: atomically(zremActive, "HSET emq:{q}:job:JOB1 state pending stalled 2", addPending),
+	},
+	{
+		name: "reap at the cap", given: []string{rowLeased + " stalled 2 failures 1 last_error why", addLapsed}, args: reap3, want: reaped(nil, []string{"JOB1"}),
+		stream: atomically(zremActive, "HSET emq:{q}:job:JOB1 state dead stalled 3 last_error stalled", "ZADD emq:{q}:dead 0 JOB1", countDead),
+		after:  []string{"HMGET emq:{q}:job:JOB1 attempts failures => " + array(bulk("1"), bulk("1")), "HGET emq:{q}:metrics:failed count => " + bulk("1")},
+	},
+	{
+		name: "reap at the cap with a full counter", given: []string{rowLeased, addLapsed, "HSET emq:{q}:metrics:failed count 9223372036854775807"},
+		args: reap1, want: reaped(nil, []string{"JOB1"}),
+		stream: atomically(zremActive, "HSET emq:{q}:job:JOB1 state dead stalled 1 last_error stalled", "ZADD emq:{q}:dead 0 JOB1"),
+	},
+	{
+		name: "reap at the cap with a counter of another type", given: []string{rowLeased, addLapsed, "SET emq:{q}:metrics:failed x"},
+		args: reap1, want: reaped(nil, []string{"JOB1"}),
+		stream: atomically(zremActive, "HSET emq:{q}:job:JOB1 state dead stalled 1 last_error stalled", "ZADD emq:{q}:dead 0 JOB1"),
+		broken: []string{"emq:{q}:metrics:failed: is a string"},
+	},
+	{
+		name: "reap at the cap with dead of another type", given: []string{rowLeased, addLapsed, "SET emq:{q}:dead x"},
+		args: reap1, want: reaped([]string{"JOB1"}, nil),
+		stream: atomically(zremActive, "HSET emq:{q}:job:JOB1 state pending stalled 1", addPending),
+		broken: []string{"emq:{q}:dead: is a string"},
+	},
+	{
+		name: "reap without a cap", given: []string{rowLeased + " stalled 41", addLapsed}, args: good.Reap(0, 10), want: reaped([]string{"JOB1"}, nil),
+		stream: atomically(zremActive, "HSET emq:{q}:job:JOB1 state pending stalled 42", addPending),
+	},
+	{
+		name: "reap never buries a flow's row", given: []string{rowLeased + " stalled 8 parent JOB0", addLapsed}, args: reap3, want: reaped([]string{"JOB1"}, nil),
+		stream: atomically(zremActive, "HSET emq:{q}:job:JOB1 state pending stalled 9", addPending),
+	},
+	{
+		name: "reap leaves a lane's row", given: []string{rowLeased + " group g", addLapsed}, args: reap1, want: reaped(nil, nil),
+	},
+	{
+		name: "reap drops an entry without a row", given: []string{addLapsed}, args: reap1, want: reaped(nil, nil),
+		stream: []string{zremActive},
+	},
+	{
+		name: "reap drops the entry of a row that is scheduled", given: []string{rowWaiting, addDue, addLapsed}, args: reap1, want: reaped(nil, nil),
+		stream: []string{zremActive},
+	},
+	{
+		name: "reap of several is one unit, and sets and counters come last",
+		given: []string{rowLeased + " stalled 2", addLapsed, "HSET emq:{q}:job:JOB2 state active attempts 1 lease_epoch e", "HSET emq:{q}:job:JOB3 state active attempts 1 stalled 5",
+			"HSET emq:{q}:job:JOB4 state active attempts 1", "HSET emq:{q}:job:JOB6 state active attempts 1 group g",
+			"ZADD emq:{q}:active 9 JOB2 8 JOB3 6 JOB4 5 JOB5 7 JOB6"},
+		args: reap3, want: reaped([]string{"JOB4", "JOB2"}, []string{"JOB1", "JOB3"}),
+		stream: atomically("ZREM emq:{q}:active JOB5", "ZREM emq:{q}:active JOB4", "HSET emq:{q}:job:JOB4 state pending stalled 1",
+			zremActive, "HSET emq:{q}:job:JOB1 state dead stalled 3 last_error stalled",
+			"ZREM emq:{q}:active JOB3", "HSET emq:{q}:job:JOB3 state dead stalled 6 last_error stalled",
+			"ZREM emq:{q}:active JOB2", "HSET emq:{q}:job:JOB2 state pending",
+			"ZADD emq:{q}:pending 0 JOB4", "ZADD emq:{q}:dead 0 JOB1", countDead, "ZADD emq:{q}:dead 0 JOB3", countDead, "ZADD emq:{q}:pending 0 JOB2"),
+		after: []string{"HGET emq:{q}:metrics:failed count => " + bulk("2")},
+	},
+	{
+		name: "reap leaves what has time", given: []string{rowHeld, addActive}, args: reap1, want: reaped(nil, nil),
+	},
+	{
+		name: "reap of nothing", args: reap1, want: reaped(nil, nil),
+	},
+	{
+		name: "reap of nothing without an identity", given: []string{noIdentity}, args: reap1, want: reaped(nil, nil),
 	},
 }
 
