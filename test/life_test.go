@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"emq/test/wire"
 )
 
 // What the row and the sets hold at each step of a job's life.
@@ -33,7 +36,10 @@ func TestLife(t *testing.T) {
 	assert.LessOrEqual(t, st.score(good.Schedule(), "JOB1"), st.Now()+1500)
 	assert.Empty(t, st.members(good.Active()))
 
-	st.move(good, "JOB1", "scheduled", "pending")
+	st.lapse(good, "JOB1")
+	require.Equal(t, integer(1), st.Do(good.Promote(10)...))
+	assert.Equal(t, map[string]string{"state": "pending", "attempts": "1", "payload": "work", "failures": "1", "last_error": "first"}, st.row(good, "JOB1"))
+	assert.Equal(t, int64(0), st.score(good.Pending(), "JOB1"))
 	require.Equal(t, claimed("JOB1", "work", 2), st.Do(good.Claim(30000)...))
 	require.Equal(t, bulk("dead"), st.Do(good.Fail("JOB1", "2", 1500, 2, "second")...))
 	assert.Equal(t, map[string]string{"state": "dead", "attempts": "2", "payload": "work", "failures": "2", "last_error": "second"}, st.row(good, "JOB1"))
@@ -120,6 +126,7 @@ func TestHolder(t *testing.T) {
 		}{
 			"complete": {good.Complete("JOB1", tt.token), integer(1), stale("complete")},
 			"fail":     {good.Fail("JOB1", tt.token, 0, 9, "why"), bulk("scheduled"), stale("retry")},
+			"extend":   {good.Extend("JOB1", tt.token, 1000), integer(1), stale("extend")},
 		}
 		for verb, c := range settle {
 			t.Run(tt.name+"/"+verb, func(t *testing.T) {
@@ -128,7 +135,7 @@ func TestHolder(t *testing.T) {
 				if tt.state == "active" && tt.fields[1] == "0" {
 					st.damaged("emq:{q}:job:JOB1: active with attempts 0")
 				}
-				if !tt.held {
+				if !tt.held || verb == "extend" && tt.state != "active" {
 					st.quiet(c.stale, c.args...)
 					return
 				}
@@ -161,6 +168,7 @@ func TestHolderOfABrokenRow(t *testing.T) {
 			st.damaged(tt.broken)
 			st.quiet(stale("complete"), good.Complete("JOB1", tt.token)...)
 			st.quiet(stale("retry"), good.Fail("JOB1", tt.token, 0, 9, "why")...)
+			st.quiet(stale("extend"), good.Extend("JOB1", tt.token, 1000)...)
 		})
 	}
 	t.Run("no state", func(t *testing.T) {
@@ -170,7 +178,35 @@ func TestHolderOfABrokenRow(t *testing.T) {
 		st.damaged(`emq:{q}:job:JOB1: state ""`)
 		st.quiet(stale("complete"), good.Complete("JOB1", "1")...)
 		st.quiet(stale("retry"), good.Fail("JOB1", "1", 0, 9, "why")...)
+		st.quiet(stale("extend"), good.Extend("JOB1", "1", 1000)...)
 	})
+}
+
+// A lease that is in no set can be settled, but not extended; an entry in active alone gives no lease.
+func TestExtendTakesTheEntry(t *testing.T) {
+	s := witnessed(t)
+	for state, set := range wire.SetOf {
+		for _, active := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, in active %v", state, active), func(t *testing.T) {
+				st := s.fresh(t)
+				st.put(good, "JOB1", state, "attempts", "1", "lease_epoch", "e")
+				if state == "active" && !active {
+					st.Must("ZREM emq:{q}:active JOB1")
+					st.damaged("emq:{q}:job:JOB1: state active, in []")
+				} else if state != "active" && active {
+					st.Must("ZADD emq:{q}:active 9000000000000 JOB1")
+					in := []string{"active", set}
+					slices.Sort(in)
+					st.damaged(fmt.Sprintf("emq:{q}:job:JOB1: state %s, in %v", state, in))
+				}
+				if active && (state == "active" || state == "pending") {
+					st.effects(integer(1), good.Extend("JOB1", "1", 1000)...)
+				} else {
+					st.quiet(stale("extend"), good.Extend("JOB1", "1", 1000)...)
+				}
+			})
+		}
+	}
 }
 
 // Settling twice, in every order, also after the retry was promoted: the second is refused while nobody claimed the job
@@ -186,12 +222,13 @@ func TestSettlingTwice(t *testing.T) {
 	second := func(st *fixture) {
 		st.quiet(stale("complete"), good.Complete("JOB1", "1")...)
 		st.quiet(stale("retry"), good.Fail("JOB1", "1", 0, 9, "again")...)
+		st.quiet(stale("extend"), good.Extend("JOB1", "1", 1000)...)
 	}
 	t.Run("after a retry", func(t *testing.T) {
 		st := hold(t)
 		require.Equal(t, bulk("scheduled"), st.Do(good.Fail("JOB1", "1", 0, 9, "why")...))
 		second(st)
-		st.move(good, "JOB1", "scheduled", "pending")
+		require.Equal(t, integer(1), st.Do(good.Promote(10)...))
 		second(st)
 		require.Equal(t, "2", st.take(good, "JOB1"))
 		second(st)
@@ -209,6 +246,7 @@ func TestSettlingTwice(t *testing.T) {
 		require.Equal(t, integer(1), st.Do(good.Complete("JOB1", "1")...))
 		st.quiet(integer(0), good.Complete("JOB1", "1")...)
 		st.quiet(gone, good.Fail("JOB1", "1", 0, 9, "why")...)
+		st.quiet(integer(-1), good.Extend("JOB1", "1", 1000)...)
 	})
 	t.Run("after a lapse", func(t *testing.T) {
 		st := hold(t)
@@ -237,6 +275,7 @@ func TestScriptRows(t *testing.T) {
 						st.put(good, "JOB1", state, "attempts", "1", "lease_epoch", "e", field, content)
 						st.refused("EMQSCRIPT ", good.Complete("JOB1", token)...)
 						st.refused("EMQSCRIPT ", good.Fail("JOB1", token, 0, 9, "why")...)
+						st.refused("EMQSCRIPT ", good.Extend("JOB1", token, 1000)...)
 					})
 				}
 			}
@@ -299,11 +338,33 @@ func TestLostLeasesAreNotFailures(t *testing.T) {
 	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
 	for range 5 {
 		st.take(good, "JOB1")
-		st.move(good, "JOB1", "active", "pending")
+		st.lapse(good, "JOB1")
+		require.Equal(t, reaped([]string{"JOB1"}, nil), st.Do(good.Reap(0, 10)...))
 	}
 	require.Equal(t, "6", st.take(good, "JOB1"))
 	require.Equal(t, bulk("scheduled"), st.Do(good.Fail("JOB1", "6", 0, 2, "why")...))
-	require.Equal(t, "1", st.row(good, "JOB1")["failures"])
+	require.Equal(t, map[string]string{"state": "scheduled", "attempts": "6", "payload": "x", "failures": "1", "last_error": "why"}, st.row(good, "JOB1"))
+}
+
+// A scheduled job's row and entry, due at a time or in a while; a time that is over will do.
+func TestSchedule(t *testing.T) {
+	st := open(t)
+	from := st.Now()
+	require.Equal(t, integer(1), st.Do(good.ScheduleIn("JOB1", "work", 60_000)...))
+	assert.GreaterOrEqual(t, st.score(good.Schedule(), "JOB1"), from+60_000)
+	assert.LessOrEqual(t, st.score(good.Schedule(), "JOB1"), st.Now()+60_000)
+	assert.Equal(t, map[string]string{"state": "scheduled", "attempts": "0", "payload": "work"}, st.row(good, "JOB1"))
+	st.reply(array(bulk("state"), bulk("attempts"), bulk("payload")), "HKEYS emq:{q}:job:JOB1")
+	require.Equal(t, integer(1), st.Do(good.ScheduleAt("JOB2", "", from-1000)...))
+	require.Equal(t, integer(1), st.Do(good.ScheduleAt("JOB3", allBytes, from+1<<40)...))
+	assert.Equal(t, from+1<<40, st.score(good.Schedule(), "JOB3"))
+	assert.Equal(t, allBytes, st.row(good, "JOB3")["payload"])
+	require.Equal(t, empty, st.Do(good.Claim(1000)...), "nothing is pending before it was promoted")
+	require.Equal(t, integer(1), st.Do(good.Promote(10)...))
+	require.Equal(t, claimed("JOB2", "", 1), st.Do(good.Claim(30000)...))
+	require.Equal(t, integer(0), st.Do(good.Promote(10)...))
+	require.Equal(t, integer(0), st.Do(good.Enqueue("JOB1", "other")...))
+	require.Equal(t, integer(0), st.Do(good.ScheduleAt("JOB2", "other", 1)...))
 }
 
 func TestErrorsAreBytes(t *testing.T) {
