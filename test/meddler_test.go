@@ -101,3 +101,88 @@ func TestAnotherModuleClaimsAsABadRowIsBuried(t *testing.T) {
 	require.Equal(t, "1", st.row(good, "JOB2")["attempts"])
 	require.Equal(t, "1", st.row(good, "JOB3")["attempts"])
 }
+
+// The same while PROMOTE or REAP moves several jobs: whatever the other module does then, no job is lost that it did not
+// take away itself, and none is in two places.
+func TestAnotherModuleWritesInTheMiddleOfASweep(t *testing.T) {
+	s := start(t, withModule())
+	s.loadTestModule(t, "meddler")
+	claim, promote, reap := good.Claim(60000), good.Promote(10), good.Reap(2, 10)
+	lost := func(id, state string) string { return good.Row(id) + ": state " + state + ", in []" }
+
+	// Two jobs are due and two leases lost, one of them for the second time; one more of each has time.
+	for name, c := range map[string]struct {
+		event, key    string
+		meddle, do    []string
+		want          string
+		pending, dead []string
+		active        []string
+		scheduled     []string
+		damage        []string
+	}{
+		"a claim as pending is made": {"new", good.Pending(), claim, promote, integer(2),
+			[]string{"JOB1", "JOB2"}, nil, []string{"JOB4", "JOB5", "JOB6"}, []string{"JOB3"}, nil},
+		"a promote within a promote, as pending is made": {"new", good.Pending(), promote, promote, integer(2),
+			[]string{"JOB1", "JOB2"}, nil, []string{"JOB4", "JOB5", "JOB6"}, []string{"JOB3"}, nil},
+		"a promote within a promote, as a row is announced": {"hset", good.Row("JOB1"), promote, promote, integer(2),
+			[]string{"JOB1", "JOB2"}, nil, []string{"JOB4", "JOB5", "JOB6"}, []string{"JOB3"}, nil},
+		"a claim as a promoted row is announced": {"hset", good.Row("JOB1"), claim, promote, integer(2),
+			[]string{"JOB2"}, nil, []string{"JOB1", "JOB4", "JOB5", "JOB6"}, []string{"JOB3"}, nil},
+		"a job comes back as a promote is announced": {"zrem", good.Schedule(), good.ScheduleAt("JOB7", "x", 1), promote, integer(2),
+			[]string{"JOB1", "JOB2"}, nil, []string{"JOB4", "JOB5", "JOB6"}, []string{"JOB7", "JOB3"}, nil},
+		"schedule goes as pending is made": {"new", good.Pending(), []string{"DEL", good.Schedule()}, promote, integer(2),
+			[]string{"JOB1", "JOB2"}, nil, []string{"JOB4", "JOB5", "JOB6"}, nil, []string{lost("JOB3", "scheduled")}},
+		"pending goes as a promote is announced": {"zrem", good.Schedule(), []string{"DEL", good.Pending()}, promote, integer(2),
+			nil, nil, []string{"JOB4", "JOB5", "JOB6"}, []string{"JOB3"}, []string{lost("JOB1", "pending"), lost("JOB2", "pending")}},
+		"a reap within a reap, as dead is made": {"new", good.Dead(), reap, reap, reaped([]string{"JOB4"}, []string{"JOB5"}),
+			[]string{"JOB4"}, []string{"JOB5"}, []string{"JOB6"}, []string{"JOB1", "JOB2", "JOB3"}, nil},
+		"a reap within a reap, as pending is made": {"new", good.Pending(), reap, reap, reaped([]string{"JOB4"}, []string{"JOB5"}),
+			[]string{"JOB4"}, []string{"JOB5"}, []string{"JOB6"}, []string{"JOB1", "JOB2", "JOB3"}, nil},
+		"a claim as dead is made": {"new", good.Dead(), claim, reap, reaped([]string{"JOB4"}, []string{"JOB5"}),
+			nil, []string{"JOB5"}, []string{"JOB4", "JOB6"}, []string{"JOB1", "JOB2", "JOB3"}, nil},
+		"an extend as pending is made": {"new", good.Pending(), good.Extend("JOB4", "1", 1000), reap, reaped([]string{"JOB4"}, []string{"JOB5"}),
+			[]string{"JOB4"}, []string{"JOB5"}, []string{"JOB6"}, []string{"JOB1", "JOB2", "JOB3"}, nil},
+		"the holder completes as pending is made": {"new", good.Pending(), good.Complete("JOB6", "1"), reap, reaped([]string{"JOB4"}, []string{"JOB5"}),
+			[]string{"JOB4"}, []string{"JOB5"}, nil, []string{"JOB1", "JOB2", "JOB3"}, nil},
+		"active goes as a reap is announced": {"hset", good.Row("JOB5"), []string{"DEL", good.Active()}, reap, reaped([]string{"JOB4"}, []string{"JOB5"}),
+			[]string{"JOB4"}, []string{"JOB5"}, nil, []string{"JOB1", "JOB2", "JOB3"}, []string{lost("JOB6", "active")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := s.fresh(t)
+			st.damaged(c.damage...)
+			for i, state := range []string{"scheduled", "scheduled", "scheduled", "active", "active", "active"} {
+				id := "JOB" + string(rune('1'+i))
+				st.put(good, id, state, "attempts", "1")
+				if i%3 != 2 {
+					st.lapse(good, id)
+				}
+			}
+			st.Must("HSET emq:{q}:job:JOB5 stalled 1")
+			require.Equal(t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", c.event, c.key}, c.meddle...)...))
+			require.Equal(t, c.want, st.Do(c.do...))
+			for key, want := range map[string][]string{good.Pending(): c.pending, good.Dead(): c.dead, good.Active(): c.active, good.Schedule(): c.scheduled} {
+				require.ElementsMatch(t, want, st.members(key), key)
+			}
+		})
+	}
+	for name, meddle := range map[string][]string{
+		"a claim": claim, "a promote": promote, "schedule goes": {"DEL", good.Schedule()}, "schedule becomes a string": {"SET", good.Schedule(), "x"},
+		"a row goes": {"DEL", good.Row("JOB1")}, "the identity goes": {"DEL", "{emq}:version"},
+	} {
+		t.Run("as pending expires: "+name, func(t *testing.T) {
+			st := s.fresh(t)
+			st.Must("DEBUG SET-ACTIVE-EXPIRE 0")
+			for _, id := range []string{"JOB1", "JOB2"} {
+				st.put(good, id, "scheduled", "attempts", "1")
+				st.lapse(good, id)
+			}
+			st.put(good, "JOB3", "pending", "attempts", "1")
+			st.Must("PEXPIRE " + good.Pending() + " 1")
+			time.Sleep(3 * time.Millisecond)
+			require.Equal(t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", "expired", good.Pending()}, meddle...)...))
+			st.Do(promote...)
+			st.reply("+PONG\r\n", "PING")
+			st.Must("DEBUG SET-ACTIVE-EXPIRE 1", "FLUSHALL") // what is left is the other module's doing
+		})
+	}
+}

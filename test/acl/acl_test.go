@@ -30,16 +30,18 @@ func login(t *testing.T, s *valkey.Server, name, rights string) *wire.Conn {
 	return c
 }
 
-// A producer and a worker, each with the verbs of its trade on the keys of one queue, do a job's whole life between them,
-// and neither can do the other's part.
+// A producer, a worker and a keeper, each with the verbs of its trade on the keys of one queue, do a job's whole life
+// between them, and none can do another's part.
 func TestTrades(t *testing.T) {
 	s := store.Serve(t)
-	producer := login(t, s, "producer", "+emq.enqueue ~emq:{a}:*")
-	worker := login(t, s, "worker", "+emq.claim +emq.complete +emq.fail ~emq:{a}:*")
+	producer := login(t, s, "producer", "+emq.enqueue +emq.schedule ~emq:{a}:*")
+	worker := login(t, s, "worker", "+emq.claim +emq.complete +emq.fail +emq.extend ~emq:{a}:*")
+	keeper := login(t, s, "keeper", "+emq.promote +emq.reap ~emq:{a}:*")
 	admin := wire.Dial(t, s.Socket)
 
 	// To claim the identity of an empty store takes rights on it; to work under it takes none.
 	require.Contains(t, producer.Do(mine.Enqueue("JOB1", "x")...), "-EMQFENCE ")
+	require.Contains(t, producer.Do(mine.ScheduleAt("JOB1", "x", 1)...), "-EMQFENCE ")
 	founder := login(t, s, "founder", "+emq.enqueue +set ~emq:{a}:* ~{emq}:version")
 	require.Equal(t, wire.Integer(1), founder.Do(mine.Enqueue("JOB1", "x")...))
 	require.Equal(t, wire.Bulk(wire.Wire6), admin.Do("GET", wire.Identity))
@@ -50,12 +52,28 @@ func TestTrades(t *testing.T) {
 	require.Equal(t, wire.Integer(1), worker.Do(mine.Complete("JOB1", "1")...))
 	require.Equal(t, wire.Bulk("dead"), worker.Do(mine.Fail("JOB2", "1", 0, 1, "why")...))
 
+	require.Equal(t, wire.Integer(1), producer.Do(mine.ScheduleAt("JOB3", "x", 1)...))
+	require.Equal(t, wire.Integer(1), keeper.Do(mine.Promote(10)...))
+	require.Equal(t, wire.Claimed("JOB3", "x", 1), worker.Do(mine.Claim(30000)...))
+	require.Equal(t, wire.Integer(1), worker.Do(mine.Extend("JOB3", "1", 30000)...))
+	require.Equal(t, wire.Integer(0), admin.Do("ZADD", mine.Active(), "1", "JOB3"))
+	require.Equal(t, wire.Reaped(nil, []string{"JOB3"}), keeper.Do(mine.Reap(1, 10)...))
+
 	refused := func(c *wire.Conn, args ...string) { t.Helper(); require.Contains(t, c.Do(args...), "-NOPERM ", args) }
 	refused(worker, mine.Enqueue("JOB3", "x")...)
 	refused(producer, mine.Claim(30000)...)
 	refused(producer, mine.Complete("JOB2", "1")...)
 	refused(producer, mine.Fail("JOB2", "1", 0, 1, "why")...)
-	for _, c := range []*wire.Conn{producer, worker} {
+	for _, args := range [][]string{mine.Promote(1), mine.Reap(1, 1), mine.ScheduleIn("JOB4", "x", 1)} {
+		refused(worker, args...)
+	}
+	for _, args := range [][]string{mine.Promote(1), mine.Reap(1, 1), mine.Extend("JOB3", "1", 1)} {
+		refused(producer, args...)
+	}
+	for _, args := range [][]string{mine.Enqueue("JOB4", "x"), mine.ScheduleIn("JOB4", "x", 1), mine.Claim(1), mine.Complete("JOB3", "1"), mine.Extend("JOB3", "1", 1)} {
+		refused(keeper, args...)
+	}
+	for _, c := range []*wire.Conn{producer, worker, keeper} {
 		for _, line := range []string{"GET {emq}:version", "SET {emq}:version x", "HGETALL emq:{a}:job:JOB2", "DEL emq:{a}:dead", "KEYS *", "FLUSHALL", "MODULE LIST"} {
 			refused(c, wire.Words(line)...)
 		}
@@ -63,23 +81,32 @@ func TestTrades(t *testing.T) {
 	for _, args := range [][]string{theirs.Claim(1), theirs.Complete("JOB1", "1"), theirs.Fail("JOB1", "1", 0, 1, "why")} {
 		require.Equal(t, noKey, worker.Do(args...))
 	}
+	require.Equal(t, noKey, worker.Do(theirs.Extend("JOB1", "1", 1)...))
 	require.Equal(t, noKey, producer.Do(theirs.Enqueue("JOB1", "x")...))
+	require.Equal(t, noKey, producer.Do(theirs.ScheduleIn("JOB1", "x", 1)...))
+	require.Equal(t, noKey, keeper.Do(theirs.Promote(1)...))
+	require.Equal(t, noKey, keeper.Do(theirs.Reap(1, 1)...))
 	require.Empty(t, store.Read(t, admin)[0].Check(wire.Wire6))
 }
 
 // Rights to read alone are enough for no verb; rights to write alone are not enough for CLAIM, which hands out what is
-// stored, and are for the others, which tell nothing of it.
+// stored, nor for REAP, which names jobs, and are for the others, which tell nothing of it.
 func TestHalfOfTheRights(t *testing.T) {
 	s := store.Serve(t)
 	require.Equal(t, wire.Integer(1), wire.Dial(t, s.Socket).Do(mine.Enqueue("JOB1", "x")...))
 	reader, writer := login(t, s, "reader", "+@emq %R~emq:{a}:*"), login(t, s, "writer", "+@emq %W~emq:{a}:*")
-	for _, args := range [][]string{mine.Enqueue("JOB2", "x"), mine.Claim(1), mine.Complete("JOB1", "1"), mine.Fail("JOB1", "1", 0, 1, "why")} {
+	for _, args := range [][]string{mine.Enqueue("JOB2", "x"), mine.Claim(1), mine.Complete("JOB1", "1"), mine.Fail("JOB1", "1", 0, 1, "why"),
+		mine.ScheduleIn("JOB2", "x", 1), mine.Extend("JOB1", "1", 1), mine.Promote(1), mine.Reap(1, 1)} {
 		require.Equal(t, noKey, reader.Do(args...), args)
 	}
 	require.Equal(t, noKey, writer.Do(mine.Claim(1)...))
 	require.Equal(t, wire.Integer(1), writer.Do(mine.Enqueue("JOB2", "x")...))
 	require.Equal(t, wire.Stale("complete"), writer.Do(mine.Complete("JOB1", "1")...))
 	require.Equal(t, wire.Stale("retry"), writer.Do(mine.Fail("JOB1", "1", 0, 1, "why")...))
+	require.Equal(t, noKey, writer.Do(mine.Reap(1, 1)...))
+	require.Equal(t, wire.Stale("extend"), writer.Do(mine.Extend("JOB1", "1", 1)...))
+	require.Equal(t, wire.Integer(1), writer.Do(mine.ScheduleAt("JOB3", "x", 1)...))
+	require.Equal(t, wire.Integer(1), writer.Do(mine.Promote(1)...))
 }
 
 // TestAssault has a tenant try every verb with every argument that might reach another's queue, straight and from a
@@ -95,6 +122,9 @@ func TestAssault(t *testing.T) {
 		require.Equal(t, wire.Claimed("JOB"+strconv.Itoa(i), "theirs", 1), admin.Do(theirs.Claim(1<<40)...))
 	}
 	require.Equal(t, wire.Bulk("scheduled"), admin.Do(theirs.Fail("JOB0", "1", 1<<40, 2, "why")...))
+	// What a sweep of theirs would take: a lease that is over and a job that is due.
+	require.Equal(t, wire.Integer(0), admin.Do("ZADD", theirs.Active(), "1", "JOB1"))
+	require.Equal(t, wire.Integer(0), admin.Do("ZADD", theirs.Schedule(), "1", "JOB0"))
 	others := func() store.Keyspace {
 		k := store.Read(t, admin)[0]
 		for key := range k {
@@ -130,7 +160,7 @@ func TestAssault(t *testing.T) {
 		require.Empty(t, before.Diff(others()))
 	}
 	require.Empty(t, store.Read(t, admin)[0].Check(wire.Wire6))
-	for _, class := range []string{":1", ":0", "*3", "*0", "-NOPERM", "-EMQKEY", "-EMQKIND", "-ERR", "-EMQSTALE"} {
+	for _, class := range []string{":1", ":0", ":-1", "*3", "*0", "*2", "-NOPERM", "-EMQKEY", "-EMQKIND", "-ERR", "-EMQSTALE"} {
 		found := 0
 		for got, n := range seen {
 			if strings.HasPrefix(got, class) {
@@ -146,7 +176,7 @@ func keys(args []string) []string {
 	if args[0] == "EVAL" {
 		args = args[3:]
 	}
-	n := map[string]int{"EMQ.FAIL": 4}[args[0]]
+	n := map[string]int{"EMQ.FAIL": 4, "EMQ.REAP": 3}[args[0]]
 	return args[min(2, len(args)):min(2+max(n, 2), len(args))]
 }
 
@@ -156,7 +186,8 @@ func assault(dice *rand.Rand) []string {
 	id, token := "JOB"+strconv.Itoa(dice.IntN(5)), strconv.Itoa(1+dice.IntN(2))
 	args := [][]string{
 		mine.Enqueue(id, "mine"), mine.Claim(1 << 40), mine.Complete(id, token), mine.Fail(id, token, 0, 3, "why"),
-	}[dice.IntN(4)]
+		mine.Claim(1), mine.ScheduleAt(id, "mine", 1), mine.Extend(id, token, 1<<40), mine.Promote(10), mine.Reap(2, 10),
+	}[dice.IntN(9)]
 	for range dice.IntN(4) {
 		at := 1 + dice.IntN(len(args)-1)
 		switch word := args[at]; dice.IntN(8) {

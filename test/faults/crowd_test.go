@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -322,22 +321,16 @@ func (c *crowd) owes() (held claim, ok bool) {
 	return held, ok
 }
 
-// sweepScript is the one that users are given.
-var sweepScript = sync.OnceValues(func() (string, error) {
-	text, err := os.ReadFile("../../examples/sweep.lua")
-	return string(text), err
-})
-
+// sweep brings back what is due or lost, as users are told to do. Leases are short here and workers die often, so that no
+// job may die of that.
 func (c *crowd) sweep(*rand.Rand) {
-	script, err := sweepScript()
-	request := []string{"EVAL", script, "3", c.q.Schedule(), c.q.Active(), c.q.Pending(), c.q.Base(), "1000"}
-	if err != nil {
-		c.unexpected(request, err)
-		return
-	}
-	if a, err := c.ask(request); err == nil {
-		if _, ok := a.replies[0].([]any); !ok {
-			c.unexpected([]string{"EVAL", "sweep.lua"}, a.replies[0])
+	promote, reap := c.q.Promote(1000), c.q.Reap(0, 1000)
+	if a, err := c.ask(promote, reap); err == nil {
+		if _, ok := a.replies[0].(int64); !ok {
+			c.unexpected(promote, a.replies[0])
+		}
+		if lists, ok := a.replies[1].([]any); !ok || len(lists) != 2 {
+			c.unexpected(reap, a.replies[1])
 		}
 	}
 	time.Sleep(breath)

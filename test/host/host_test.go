@@ -75,8 +75,8 @@ func lifeOf(t *testing.T, s *valkey.Server, c *wire.Conn) (l life) {
 	return l
 }
 
-// cycle is the life of some jobs in ten commands for each, and what they answer: what is in the store before is there
-// afterwards.
+// cycle is the life of some jobs in cycleVerbs commands for each, and what they answer: what is in the store before is
+// there afterwards.
 func cycle(jobs int) (commands [][]string, replies []string) {
 	add := func(reply string, command []string) {
 		commands, replies = append(commands, command), append(replies, reply)
@@ -90,26 +90,41 @@ func cycle(jobs int) (commands [][]string, replies []string) {
 		add(wire.Stale("complete"), q.Complete(id, "2"))
 		add(wire.Bulk("scheduled"), q.Fail(id, "1", 0, 2, "why"))
 		add(wire.Stale("retry"), q.Fail(id, "1", 0, 2, "why"))
-		for _, command := range q.Move(id, "scheduled", "pending") {
-			add("", command)
-		}
+		add(wire.Integer(1), q.Promote(10))
+		add(wire.Integer(0), q.Promote(10))
 		add(wire.Claimed(id, "payload", 2), q.Claim(30000))
+		add(wire.Integer(1), q.Extend(id, "2", 60000))
+		add(wire.Stale("extend"), q.Extend(id, "1", 60000))
+		add(wire.Reaped(nil, nil), q.Reap(1, 10))
+		add("", []string{"ZADD", q.Active(), "1", id})
+		add(wire.Reaped([]string{id}, nil), q.Reap(2, 10))
 		add(wire.Integer(1), q.Complete(id, "2"))
 		add(wire.Integer(0), q.Complete(id, "2"))
+		add(wire.Integer(-1), q.Extend(id, "2", 60000))
+		add(wire.Integer(1), q.ScheduleAt(id, "payload", 1))
+		add(wire.Integer(0), q.ScheduleIn(id, "payload", 1))
+		add(wire.Integer(1), q.Promote(10))
+		add(wire.Claimed(id, "payload", 1), q.Claim(30000))
+		add("", []string{"ZADD", q.Active(), "1", id})
+		add(wire.Reaped(nil, []string{id}), q.Reap(1, 10))
+		add("", []string{"ZREM", q.Dead(), id})
+		add("", []string{"DEL", q.Row(id)})
 	}
 	return commands, replies
 }
 
+const cycleVerbs = 22
+
 // Millions of commands leave the process as it was: its memory, its threads, its one goroutine, no collection, and not
 // one allocation of Go's for a command.
 func TestSoak(t *testing.T) {
-	const jobs, verbs, looks = 200, 10, 5
+	const jobs, looks = 200, 5
 	total := store.Rounds(t, 1, 50) * 100_000
 	s := serve(t)
 	c := wire.Dial(t, s.Socket)
 	commands, replies := cycle(jobs)
 	soak := func(n int) {
-		for done := 0; done < n; done += verbs * jobs {
+		for done := 0; done < n; done += cycleVerbs * jobs {
 			for i, reply := range c.Pipeline(commands) {
 				if replies[i] != "" && replies[i] != reply {
 					require.Equal(t, replies[i], reply, wire.Line(commands[i]))

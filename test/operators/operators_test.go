@@ -29,7 +29,15 @@ func claims(reply string) step           { return step{q.Claim(1 << 40), reply} 
 func enqueues(id string, n int64) step   { return step{q.Enqueue(id, "new"), wire.Integer(n)} }
 func completes(id, token, r string) step { return step{q.Complete(id, token), r} }
 func fails(id, token, reply string) step { return step{q.Fail(id, token, 1<<40, 3, "why"), reply} }
-func expires(key string) step            { return do("PEXPIRE " + key + " 1") }
+func extends(id, token, r string) step   { return step{q.Extend(id, token, 1<<40), r} }
+func promotes(n int64) step              { return step{q.Promote(100), wire.Integer(n)} }
+func reaps(ids ...string) step           { return step{q.Reap(0, 100), wire.Reaped(ids, nil)} }
+
+// lapses lets the times of a set be over, as a clock that goes on does.
+func lapses(set string) step {
+	return do("EVAL \"for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do redis.call('ZADD', KEYS[1], 1, id) end return 1\" 1 " + set)
+}
+func expires(key string) step { return do("PEXPIRE " + key + " 1") }
 
 // fenced is how a refusal begins that meets another identity, or none.
 const fenced = "-EMQFENCE "
@@ -44,8 +52,60 @@ func TestDeeds(t *testing.T) {
 		left  []string
 	}{
 		{"the row of a held job is deleted", []step{
-			do("DEL emq:{q}:job:JOB1"), completes("JOB1", "1", zero), fails("JOB1", "1", wire.Gone),
+			do("DEL emq:{q}:job:JOB1"), completes("JOB1", "1", zero), fails("JOB1", "1", wire.Gone), extends("JOB1", "1", wire.Integer(-1)), reaps(),
 		}, []string{"emq:{q}:active: JOB1 has no row"}},
+		{"and its lease runs out", []step{
+			do("DEL emq:{q}:job:JOB1"), lapses("emq:{q}:active"), reaps(), answers(zero, "EXISTS emq:{q}:active"),
+		}, nil},
+		{"a lease runs out", []step{
+			lapses("emq:{q}:active"), extends("JOB1", "1", one), reaps(), lapses("emq:{q}:active"), reaps("JOB1"), extends("JOB1", "1", wire.Stale("extend")),
+			claims(wire.Claimed("JOB1", "x", 2)), extends("JOB1", "1", wire.Stale("extend")), extends("JOB1", "2", one), completes("JOB1", "2", one),
+		}, nil},
+		{"a retry is due", []step{
+			promotes(0), lapses("emq:{q}:schedule"), promotes(1), claims(wire.Claimed("JOB2", "x", 1)), claims(wire.Claimed("JOB3", "x", 2)),
+		}, nil},
+		{"the row of a retry is deleted, and it is due", []step{
+			do("DEL emq:{q}:job:JOB3"), lapses("emq:{q}:schedule"), promotes(0), answers(zero, "EXISTS emq:{q}:schedule"), enqueues("JOB3", 1),
+		}, nil},
+		{"the row of a retry expires, and it is due", []step{
+			expires("emq:{q}:job:JOB3"), lapses("emq:{q}:schedule"), promotes(0), answers(zero, "EXISTS emq:{q}:schedule"),
+		}, nil},
+		{"schedule is renamed over pending", []step{
+			// Its entry has a score, which claims do not mind.
+			do("RENAME emq:{q}:schedule emq:{q}:pending"), promotes(0), claims(wire.Claimed("JOB3", "x", 2)), completes("JOB3", "2", one),
+		}, []string{"emq:{q}:job:JOB2: state pending, in []"}},
+		{"pending is renamed over schedule", []step{
+			do("RENAME emq:{q}:pending emq:{q}:schedule"), promotes(1), claims(wire.Claimed("JOB2", "x", 1)),
+		}, []string{"emq:{q}:job:JOB3: state scheduled, in []"}},
+		{"pending is copied to schedule", []step{
+			do("COPY emq:{q}:pending emq:{q}:schedule REPLACE"), promotes(0), answers(zero, "EXISTS emq:{q}:schedule"), claims(wire.Claimed("JOB2", "x", 1)),
+		}, []string{"emq:{q}:job:JOB3: state scheduled, in []"}},
+		{"dead is copied to active", []step{
+			do("COPY emq:{q}:dead emq:{q}:active REPLACE"), reaps(), answers(zero, "EXISTS emq:{q}:active"),
+		}, []string{"emq:{q}:job:JOB1: state active, in []"}},
+		{"dead is renamed over active", []step{
+			do("RENAME emq:{q}:dead emq:{q}:active"), reaps("JOB4"), claims(wire.Claimed("JOB2", "x", 1)), claims(wire.Claimed("JOB4", "x", 2)),
+		}, []string{"emq:{q}:job:JOB1: state active, in []"}},
+		{"schedule is moved to another database", []step{
+			lapses("emq:{q}:schedule"), do("MOVE emq:{q}:schedule 1"), promotes(0),
+			do("SELECT 1"), {q.Promote(1), fenced}, {q.ScheduleAt("JOB5", "new", 1), one}, promotes(1), claims(wire.Claimed("JOB5", "new", 1)), do("SELECT 0"),
+		}, []string{"emq:{q}:job:JOB3: state scheduled, in []"}},
+		{"the identity is deleted, and jobs are due and lost", []step{
+			lapses("emq:{q}:active"), lapses("emq:{q}:schedule"), do("DEL {emq}:version"), {q.Promote(1), fenced}, {q.Reap(1, 1), fenced}, extends("JOB1", "1", fenced),
+			{q.ScheduleAt("JOB2", "x", 1), zero}, {q.ScheduleAt("JOB5", "new", 1), one}, promotes(2), reaps("JOB1"),
+		}, nil},
+		{"schedule is overwritten", []step{
+			do("SET emq:{q}:schedule x"), {q.Promote(1), wire.WrongType}, {q.ScheduleIn("JOB5", "new", 1), wire.WrongType}, lapses("emq:{q}:active"), reaps("JOB1"),
+			do("DEL emq:{q}:schedule"), promotes(0),
+		}, []string{"emq:{q}:job:JOB3: state scheduled, in []"}},
+		{"dead is overwritten", []step{
+			do("SET emq:{q}:dead x"), lapses("emq:{q}:active"), {q.Reap(1, 10), wire.Reaped([]string{"JOB1"}, nil)}, claims(wire.Claimed("JOB1", "x", 2)),
+			do("DEL emq:{q}:dead"), lapses("emq:{q}:active"), {q.Reap(1, 10), wire.Reaped(nil, []string{"JOB1"})},
+		}, []string{"emq:{q}:job:JOB4: state dead, in []"}},
+		{"a dead job is scheduled by hand", []step{
+			do("ZREM emq:{q}:dead JOB4"), do("HSET emq:{q}:job:JOB4 state scheduled"), do("ZADD emq:{q}:schedule 1 JOB4"), promotes(1),
+			claims(wire.Claimed("JOB2", "x", 1)), claims(wire.Claimed("JOB4", "x", 2)),
+		}, nil},
 		{"and the job is enqueued anew", []step{
 			do("DEL emq:{q}:job:JOB1"), enqueues("JOB1", 1), completes("JOB1", "1", wire.Stale("complete")),
 			claims(wire.Claimed("JOB1", "new", 1)), completes("JOB1", "1", one),
@@ -204,7 +264,8 @@ func TestStorm(t *testing.T) {
 		c.Must("DEBUG LOADAOF")
 		require.Equal(t, digest, c.Do("DEBUG", "DIGEST"))
 	}
-	for _, want := range []string{"EMQ.ENQUEUE :", "EMQ.ENQUEUE -", "EMQ.CLAIM *", "EMQ.CLAIM -", "EMQ.COMPLETE :", "EMQ.COMPLETE -", "EMQ.FAIL $", "EMQ.FAIL -", "RENAME +", "COPY :", "MOVE :"} {
+	for _, want := range []string{"EMQ.ENQUEUE :", "EMQ.ENQUEUE -", "EMQ.CLAIM *", "EMQ.CLAIM -", "EMQ.COMPLETE :", "EMQ.COMPLETE -", "EMQ.FAIL $", "EMQ.FAIL -",
+		"EMQ.SCHEDULE :", "EMQ.SCHEDULE -", "EMQ.EXTEND :", "EMQ.EXTEND -", "EMQ.PROMOTE :", "EMQ.PROMOTE -", "EMQ.REAP *", "EMQ.REAP -", "RENAME +", "COPY :", "MOVE :"} {
 		require.NotZero(t, seen[want], "%s of %v", want, seen)
 	}
 }
@@ -213,15 +274,24 @@ func anID(dice *rand.Rand) string { return fmt.Sprintf("JOB%d", dice.IntN(12)) }
 
 func verb(dice *rand.Rand) []string {
 	id, token := anID(dice), fmt.Sprint(1+dice.IntN(4)/3)
-	switch dice.IntN(4) {
+	while := []int64{1, 1 << 40}[dice.IntN(2)]
+	switch dice.IntN(8) {
 	case 0:
 		return q.Enqueue(id, "x")
 	case 1:
-		return q.Claim(1 << 40)
+		return q.Claim(while)
 	case 2:
 		return q.Complete(id, token)
+	case 3:
+		return q.ScheduleAt(id, "x", while)
+	case 4:
+		return q.Extend(id, token, while)
+	case 5:
+		return q.Promote(int64(1 + dice.IntN(9)))
+	case 6:
+		return q.Reap(int64(dice.IntN(4)), int64(1+dice.IntN(9)))
 	default:
-		return q.Fail(id, token, 1<<40, int64(1+dice.IntN(2)), "why")
+		return q.Fail(id, token, while, int64(1+dice.IntN(2)), "why")
 	}
 }
 

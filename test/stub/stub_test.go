@@ -125,6 +125,9 @@ func TestContexts(t *testing.T) {
 	require.Equal(t, wire.Array(wire.Integer(2), wire.Integer(3)), keys(q.Enqueue("JOB1", "x")))
 	require.Equal(t, wire.Array(wire.Integer(2), wire.Integer(3), wire.Integer(4), wire.Integer(5)), keys(q.Fail("JOB1", "1", 0, 1, "")))
 	require.Equal(t, wire.Empty, keys([]string{"EMQ.FAIL"}))
+	require.Equal(t, wire.Array(wire.Integer(2), wire.Integer(3), wire.Integer(4)), keys(q.Reap(1, 1)))
+	require.Equal(t, wire.Array(wire.Integer(2), wire.Integer(3)), keys(q.ScheduleIn("JOB1", "x", 1)))
+	require.Equal(t, wire.Empty, keys([]string{"EMQ.REAP"}))
 
 	// More broken entries than one call takes away, and the longest words.
 	c.Must("FLUSHALL", "STUB RIGHTS all")
@@ -134,9 +137,56 @@ func TestContexts(t *testing.T) {
 	}
 	require.Equal(t, wire.Empty, c.Do(q.Claim(1000)...))
 	require.Equal(t, wire.Claimed("JOBz", strings.Repeat("x", 1<<20), 1), c.Do(q.Claim(1000)...))
+	sweeps(t, c, q)
 	for i := range 12 { // no words at all, and too few
 		c.Do(append([]string{"EMQ.FAIL"}, make([]string, i)...)...)
 		c.Do(append([]string{"EMQ.CLAIM"}, make([]string, i)...)...)
+		for _, verb := range []string{"EMQ.SCHEDULE", "EMQ.EXTEND", "EMQ.PROMOTE", "EMQ.REAP"} {
+			c.Do(append([]string{verb}, make([]string, i)...)...)
+		}
+	}
+}
+
+// sweeps walks through many entries of every kind, in few calls and in many: some are moved, some buried, some dropped,
+// and those of lanes are left.
+func sweeps(t *testing.T, c *wire.Conn, q wire.Queue) {
+	const n = 120
+	for _, limit := range []int64{1, 7, 10_000} {
+		c.Must("FLUSHALL", "SET {emq}:version "+wire.Wire6)
+		var lanes [][]string
+		for i := range n {
+			for _, state := range []string{"active", "scheduled"} {
+				id := fmt.Sprintf("JOB%03d%s", i, state)
+				row := []string{"HSET", q.Row(id), "state", state, "attempts", "1", "payload", "x"}
+				switch i % 6 {
+				case 0:
+					c.Do(append(row, "stalled", "1")...)
+				case 1:
+					c.Do(append(row, "stalled", "1", "parent", "JOB0")...)
+				case 2:
+					c.Do(append(row, "group", "g")...)
+					lanes = append(lanes, []string{"ZREM", q.Set(state), id})
+				case 3:
+					c.Do(append(row, "lease_epoch", "e")...)
+				case 4:
+					c.Do(append(row, "state", "dead")...)
+					c.Do("ZADD", q.Dead(), "0", id)
+				}
+				c.Do("ZADD", q.Set(state), "1", id)
+			}
+			c.Do("ZADD", q.Active(), "1", fmt.Sprintf("XYZ%03d", i))
+		}
+		for range 2*n/limit + 1 {
+			require.False(t, wire.IsError(c.Do(q.Promote(limit)...)))
+			require.False(t, wire.IsError(c.Do(q.Reap(2, limit)...)))
+		}
+		require.Equal(t, wire.Integer(0), c.Do(q.Promote(limit)...))
+		require.Equal(t, wire.Reaped(nil, nil), c.Do(q.Reap(2, limit)...))
+		for _, lane := range lanes {
+			require.Equal(t, wire.Integer(1), c.Do(lane...), "%s", lane)
+		}
+		require.Equal(t, wire.Integer(0), c.Do("EXISTS", q.Active()))
+		require.Equal(t, wire.Integer(0), c.Do("EXISTS", q.Schedule()))
 	}
 }
 
