@@ -88,7 +88,7 @@ func (q Queue) Reap(maxStalled, limit int64) []string {
 	}
 }
 
-// Move are the plain commands that take a job from one state to another as the scripts that promote and reap do.
+// Move are the plain commands that take a job from one state to another by hand.
 func (q Queue) Move(id, from, to string) [][]string {
 	return [][]string{
 		{"ZREM", q.Set(from), id},
