@@ -107,7 +107,7 @@ func (m *mixer) load(st *fixture, n int) map[string]int {
 // A load whose every request is refused or empty would prove nothing.
 func TestMixedLoadIsMixed(t *testing.T) {
 	st := open(t)
-	seen := mix(t, false).load(st, 20_000)
+	seen := mix(t, false).load(st, 40_000)
 	for _, want := range []string{
 		"EMQ.ENQUEUE :1\r\n", "EMQ.ENQUEUE :0\r\n", "EMQ.CLAIM *3\r\n$8\r\nJ", "EMQ.COMPLETE :1\r\n", "EMQ.COMPLETE :0\r\n",
 		"EMQ.COMPLETE -EMQSTALE", "EMQ.FAIL $9\r\nsched", "EMQ.FAIL $4\r\ndead\r", "EMQ.FAIL -EMQSTALE",
