@@ -216,7 +216,7 @@ func TestQueues(t *testing.T) {
 // The random histories of test/model, and those that are kept there, run against the stub as against a server.
 func TestHistories(t *testing.T) {
 	history := exec.Command("go", "test", "-count=1", "-run", "^(TestHistories|TestKept)$", "emq/test/model")
-	history.Env = append(os.Environ(), "EMQ_PROOF=", "EMQ_ROUNDS="+strconv.Itoa(store.Rounds(t, 60, 600)), "EMQ_SEED="+strconv.FormatUint(store.Seed(t), 10))
+	history.Env = append(os.Environ(), "EMQ_PROOF=", "EMQ_ROUNDS="+strconv.Itoa(store.Rounds(t, 120, 600)), "EMQ_SEED="+strconv.FormatUint(store.Seed(t), 10))
 	out, err := history.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
