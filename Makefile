@@ -102,7 +102,7 @@ proof: test-unit build build/stub build/emq-asan.so ## all suites in their long 
 golden: build ## write the golden file anew from what the server answers
 	@$(with_server) go test -count=1 ./test/ -run Golden -update
 
-bench: build/emq.so ## the verbs against the Lua scripts and a floor in C; ARGS='-axis base -pairs 10' for a part
+bench: build ## the verbs against the Lua scripts and a floor in C; ARGS='-axis base -pairs 10' for a part
 	@$(with_server) exec go run ./bench $(ARGS)
 
 bench-quick: build/emq.so ## the same in two minutes: fewer pairs, no backlog of a million

@@ -28,7 +28,7 @@ type bed struct {
 }
 
 // modules are the libraries under measurement.
-type modules struct{ emq, floor string }
+type modules struct{ emq, debug, floor string }
 
 func makeBed(ctx context.Context, m modules, a axis, who []*executor) (_ *bed, err error) {
 	b := &bed{axis: a, control: map[*executor]*redis.Client{}, load: map[*executor]*load.Generator{}, done: map[*executor]int64{}}

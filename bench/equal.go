@@ -27,7 +27,7 @@ type trace struct {
 // keys, what is propagated, and keyspace events. A floor that did less would be no floor.
 func proveFloor(ctx context.Context, m modules) (err error) {
 	s, err := valkey.Start(valkey.Options{Module: m.emq, Args: []string{
-		"--loadmodule", m.floor, "--appendonly", "yes", "--notify-keyspace-events", "KEA",
+		"--loadmodule", m.floor, "--appendonly", "yes", "--appendfsync", "always", "--notify-keyspace-events", "KEA",
 	}})
 	if err != nil {
 		return err

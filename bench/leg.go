@@ -37,6 +37,9 @@ type leg struct {
 	// Generator is the share of the time that the load generator was busy: below 1, it was not what was measured.
 	Generator float64 `json:"generator_busy"`
 
+	// Switches are how often a second the server's other threads went to sleep, where that was looked at.
+	Switches float64 `json:"switches_per_s,omitempty"`
+
 	latency *hdrhistogram.Histogram
 }
 

@@ -56,6 +56,7 @@ type plan struct {
 	pairs      int
 	memory     bool // measure bytes per job as well
 	memoryJobs int
+	yield      bool // measure how often the Go scheduler is to be let in
 	out        string
 	modules    modules
 }
@@ -77,8 +78,12 @@ func newPlan(only, who string, pairs int, quick bool, out string) (*plan, error)
 	if only != "" {
 		p.axes, p.memory = nil, false
 		for name := range strings.SplitSeq(only, ",") {
-			if name == "memory" {
+			switch name {
+			case "memory":
 				p.memory = true
+				continue
+			case "yield":
+				p.yield = true
 				continue
 			}
 			a, ok := axisNamed(name)
@@ -100,6 +105,7 @@ func newPlan(only, who string, pairs int, quick bool, out string) (*plan, error)
 		}
 	}
 	p.modules.emq = cmp.Or(os.Getenv("EMQ_MODULE"), "build/emq.so")
+	p.modules.debug = cmp.Or(os.Getenv("EMQ_MODULE_DEBUG"), "build/emq-debug.so")
 	var err error
 	p.modules.floor, err = filepath.Abs("build/floor.so")
 	return p, err
@@ -123,6 +129,11 @@ func (p *plan) measure(ctx context.Context, r *report) error {
 	for _, a := range p.axes {
 		if err := p.measureAxis(ctx, a, r); err != nil {
 			return fmt.Errorf("axis %s: %w", a.Name, err)
+		}
+	}
+	if p.yield {
+		if err := p.measureYield(ctx, r); err != nil {
+			return fmt.Errorf("yield: %w", err)
 		}
 	}
 	if p.memory {

@@ -26,6 +26,7 @@ type report struct {
 	Pairs  int          `json:"pairs"`
 	Axes   []*result    `json:"axes"`
 	Memory []*footprint `json:"memory,omitempty"`
+	Yield  *result      `json:"yield,omitempty"`
 }
 
 type host struct {
@@ -157,7 +158,7 @@ func (r *report) write(folder string) error {
 
 // print writes the tables: the ratios first, since they alone carry over to another machine.
 func (r *report) print(to io.Writer) {
-	if len(r.Axes)+len(r.Memory) == 0 {
+	if len(r.Axes)+len(r.Memory) == 0 && r.Yield == nil {
 		return
 	}
 	fmt.Fprintf(to, "\n%s\n%s\n%s, %d cores, Linux %s, %s; %d pairs\n", r.Module, r.Server, r.Host.CPU, r.Host.Cores, r.Host.Kernel, r.Host.Go, r.Pairs)
@@ -171,6 +172,7 @@ func (r *report) print(to io.Writer) {
 	r.printFigures(to)
 	r.printGrowth(to)
 	r.printMemory(to)
+	r.printYield(to)
 }
 
 func table(to io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(to, 0, 0, 2, ' ', 0) }

@@ -4,6 +4,7 @@
 #ifdef EMQ_DEBUG
 #include <dirent.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -60,11 +61,19 @@ static int reply_queues(vm_ctx *ctx) {
     return VM_OK;
 }
 
+/* YIELD us processors: how often the Go scheduler is let in, and GOMAXPROCS. */
+static int set_yield(vm_ctx *ctx, vm_string **argv) {
+    size_t n;
+    emq_set_yield(atoll(vm_StringPtrLen(argv[2], &n)));
+    return vm_ReplyWithLongLong(ctx, emqSetProcessors(atoi(vm_StringPtrLen(argv[3], &n))));
+}
+
 /* RUNTIME: the state of Go's runtime. QUEUES: what queues.c knows. NEXT and FORGET: a visit as the pump makes it. */
 static int debug(vm_ctx *ctx, vm_string **argv, int argc) {
     static emq_queue *visited;
     size_t n;
     const char *what = argc == 2 ? vm_StringPtrLen(argv[1], &n) : "";
+    if (argc == 4 && !strcasecmp(vm_StringPtrLen(argv[1], &n), "YIELD")) return set_yield(ctx, argv);
     if (!strcasecmp(what, "RUNTIME")) return reply_runtime(ctx);
     if (!strcasecmp(what, "QUEUES")) return reply_queues(ctx);
     if (!strcasecmp(what, "NEXT")) {
@@ -76,7 +85,7 @@ static int debug(vm_ctx *ctx, vm_string **argv, int argc) {
         if (visited) emq_queues_forget(visited);
         return vm_ReplyWithLongLong(ctx, visited != NULL);
     }
-    return vm_ReplyWithError(ctx, "ERR EMQ.DEBUG takes RUNTIME, QUEUES, NEXT or FORGET");
+    return vm_ReplyWithError(ctx, "ERR EMQ.DEBUG takes RUNTIME, QUEUES, NEXT, FORGET or YIELD");
 }
 
 int emq_register_debug(vm_ctx *ctx) { return vm_CreateCommand(ctx, "EMQ.DEBUG", debug, "admin", 0, 0, 0); }

@@ -26,6 +26,15 @@ func trigger(r *commands.Request) {
 	}
 }
 
+// emqSetProcessors sets GOMAXPROCS, for EMQ.DEBUG YIELD.
+//
+//export emqSetProcessors
+func emqSetProcessors(n C.int) (ok C.int) {
+	defer guard(&ok)
+	runtime.GOMAXPROCS(int(n))
+	return 1
+}
+
 // emqReadRuntime tells how the Go runtime is doing, for EMQ.DEBUG RUNTIME.
 //
 //export emqReadRuntime

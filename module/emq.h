@@ -296,4 +296,7 @@ typedef struct {
 
 int emq_register_debug(vm_ctx *ctx);
 
+/* Sets how often the Go scheduler is let in. */
+void emq_set_yield(int64_t us);
+
 #endif
