@@ -26,6 +26,7 @@ enum {
     VM_OPEN_NONOTIFY = 1 << 17,
     VM_OPEN_NOSTATS = 1 << 18,
     VM_OPEN_NOEXPIRE = 1 << 19,
+    VM_OPEN_UNSEEN = VM_OPEN_NOTOUCH | VM_OPEN_NONOTIFY | VM_OPEN_NOSTATS | VM_OPEN_NOEXPIRE,
 };
 
 /* Answers of KeyType. */
@@ -212,6 +213,8 @@ typedef struct {
     X(void, ScanCursorDestroy, (vm_cursor *))                                                                          \
     X(int, Scan, (vm_ctx *, vm_cursor *, vm_scan_fn, void *))                                                          \
     X(uint64_t, CreateTimer, (vm_ctx *, long long ms, vm_timer_fn, void *))                                            \
+    X(int, StopTimer, (vm_ctx *, uint64_t timer, void **data))                                                         \
+    X(int, AvoidReplicaTraffic, (void))                                                                                \
     /* keys */                                                                                                         \
     X(vm_key *, OpenKey, (vm_ctx *, vm_string *name, int mode))                                                        \
     X(void, CloseKey, (vm_key *))                                                                                      \

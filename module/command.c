@@ -36,8 +36,7 @@ static int find_base(emq_frame *f) {
     return 0;
 }
 
-/* Makes the name of a key of a queue; what follows the suffix is a row's id, or nothing. */
-static vm_string *make_name(const char *base, size_t base_len, int key, emq_bytes id) {
+vm_string *emq_make_name(const char *base, size_t base_len, int key, emq_bytes id) {
     char small[256], *buf = small;
     size_t n = base_len + emq_suffix_len[key] + (size_t)id.n;
     if (n > sizeof(small)) buf = vm_Alloc(n);
@@ -69,7 +68,7 @@ static vm_string *derived_name(emq_frame *f, int key) {
         vm_string *name[EMQ_NUM_KEYS];
     } kept[SLOTS];
     const emq_bytes no_id = {"", 0};
-    if (f->base_len > MAX_BASE) return make_name(f->base, f->base_len, key, no_id);
+    if (f->base_len > MAX_BASE) return emq_make_name(f->base, f->base_len, key, no_id);
     __typeof__(*kept) *slot = &kept[slot_of(f->base, f->base_len) % SLOTS];
     if (slot->base_len != f->base_len || memcmp(slot->base, f->base, f->base_len)) {
         for (int i = 0; i < EMQ_NUM_KEYS; i++) {
@@ -78,7 +77,7 @@ static vm_string *derived_name(emq_frame *f, int key) {
         }
         memcpy(slot->base, f->base, slot->base_len = f->base_len);
     }
-    if (!slot->name[key]) slot->name[key] = make_name(f->base, f->base_len, key, no_id);
+    if (!slot->name[key]) slot->name[key] = emq_make_name(f->base, f->base_len, key, no_id);
     vm_RetainString(NULL, slot->name[key]);
     return slot->name[key];
 }
@@ -188,7 +187,7 @@ static void read_entry(emq_frame *f, emq_step *s) {
     if (!s->entry) return;
     r->has_entry = 1;
     r->entry = bytes_of(s->entry);
-    s->row_name = make_name(f->base, f->base_len, EMQ_ROW, r->entry);
+    s->row_name = emq_make_name(f->base, f->base_len, EMQ_ROW, r->entry);
     read_row(f, s);
 }
 
@@ -265,6 +264,8 @@ static void note_fate(emq_frame *f) {
     emq_walk *w = f->walk;
     w->fates[f->out.fate]++;
     w->ended = !f->req.has_entry;
+    if (f->out.fate >= EMQ_RETURNED && f->req.now - f->req.deadline > w->lag_ms)
+        w->lag_ms = (int64_t)(f->req.now - f->req.deadline);
     if (f->out.fate != EMQ_LEFT) return;
     if (w->at.score != f->req.deadline) w->at = (emq_position){f->req.deadline, 0};
     w->at.ties++;
@@ -386,9 +387,9 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
     return VM_OK;
 }
 
-int emq_run_walk(vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk) {
+int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk) {
     emq_frame f;
-    int ok = prepare(&f, ctx, argv, argc, verb, walk) && !f.out.text_len;
+    int ok = prepare(&f, ctx, argv, emq_verbs[verb].arity, verb, walk) && !f.out.text_len;
     if (ok) {
         emq_apply(&f);
         emq_close_keys(&f, EMQ_NO_KEY);

@@ -24,6 +24,7 @@ enum { EMQ_VALUE_CONST, EMQ_VALUE_ARG, EMQ_VALUE_INT, EMQ_VALUE_EPOCH };
 enum { EMQ_REPLY_INTEGER, EMQ_REPLY_CONST, EMQ_REPLY_JOB, EMQ_REPLY_EMPTY, EMQ_REPLY_REAPED };
 enum { EMQ_FINISH, EMQ_NEXT_ENTRY, EMQ_LOOK };
 enum { EMQ_NO_FATE, EMQ_DROPPED, EMQ_LEFT, EMQ_RETURNED, EMQ_STALLED, EMQ_BURIED, EMQ_NUM_FATES };
+enum { EMQ_VERB_PROMOTE = 6, EMQ_VERB_REAP };
 enum { EMQ_UNREAD, EMQ_NONE, EMQ_STRING };
 enum { EMQ_TEXT_PANICKED, EMQ_TEXT_UNCLAIMED, EMQ_TEXT_FORKED, EMQ_NUM_TEXTS };
 
@@ -135,6 +136,7 @@ typedef struct {
     int64_t served_since;
     int ended;                     /* the walk came to the last due entry */
     uint32_t fates[EMQ_NUM_FATES]; /* of the entries */
+    int64_t lag_ms;                /* how late the latest of the jobs that were moved came */
 } emq_walk;
 
 typedef struct {
@@ -191,7 +193,10 @@ extern const vm_command_fn emq_trampolines[];
 extern const int emq_num_trampolines;
 
 /* Carries a verb out for the pump: no client, no reply. 0 if it was refused. */
-int emq_run_walk(vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk);
+int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk);
+
+/* Makes the name of a key of a queue; what follows the suffix is a row's id, or nothing. */
+vm_string *emq_make_name(const char *base, size_t base_len, int key, emq_bytes id);
 
 /* Makes the name of an undeclared key of the frame's queue. */
 vm_string *emq_derive_name(emq_frame *f, int key);
@@ -262,6 +267,7 @@ typedef struct emq_queue {
     emq_position at[2]; /* schedule, active: the pump's own; at the start when the queue becomes known */
     struct emq_queue *chain, *before, *after; /* queues.c's own, as is `forgotten` */
     uint8_t forgotten;
+    uint8_t more; /* the pump's own: its last visit left work */
     size_t base_len;
     char base[]; /* `emq:{q}:`, any bytes, no NUL at the end */
 } emq_queue;
@@ -273,6 +279,9 @@ void emq_queues_scan(vm_ctx *ctx);
 
 /* At each turn of the event loop. */
 void emq_queues_turn(vm_ctx *ctx);
+
+/* The name of one of its sets, for the caller to free. */
+vm_string *emq_set_name(const emq_queue *q, int key);
 
 /* The next queue to visit, in rounds: NULL says that the round is over, and the call after it begins another. A round
  * visits the queues that were known when it began and still are. A queue stays in memory until the next call, whatever
@@ -287,6 +296,22 @@ void emq_queues_forget(emq_queue *q);
 const emq_queue *emq_queues_newest(void);
 size_t emq_queues_count(void);
 size_t emq_queues_bytes(void);
+
+/* ---- pump.c ---- */
+
+/* What the pump did since the load. */
+typedef struct {
+    uint64_t beats, slices, time_us, stood_down;
+    uint64_t promoted, returned, stalled, buried, dropped, left;
+    int64_t last_lag_ms, lag_ms; /* in the last beat, and in the one under way */
+} emq_pump_stats;
+extern emq_pump_stats emq_pump;
+
+/* At each turn of the event loop. */
+void emq_pump_turn(vm_ctx *ctx);
+
+/* This server began to lead or to follow. */
+void emq_pump_role_changed(void);
 
 /* ---- debug.c, in builds with the tag emqdebug ---- */
 

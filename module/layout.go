@@ -116,6 +116,8 @@ var (
 	_ = same[commands.HostUnclaimed-C.EMQ_TEXT_UNCLAIMED]
 	_ = same[commands.HostForked-C.EMQ_TEXT_FORKED]
 	_ = same[commands.NumHostTexts-C.EMQ_NUM_TEXTS]
+	_ = same[commands.Promote-C.EMQ_VERB_PROMOTE]
+	_ = same[commands.Reap-C.EMQ_VERB_REAP]
 	_ = same[commands.Unread-C.EMQ_UNREAD]
 	_ = same[commands.None-C.EMQ_NONE]
 	_ = same[commands.String-C.EMQ_STRING]

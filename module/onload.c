@@ -74,12 +74,14 @@ static void on_event_loop(vm_ctx *ctx, vm_event event, uint64_t sub, void *data)
     if (sub != VM_EVENTLOOP_BEFORE_SLEEP || emq_is_child) return;
     live = 1;
     emq_queues_turn(ctx);
+    emq_pump_turn(ctx);
     if (calls_since_yield) yield_if_due();
 }
 
 static void on_role_changed(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     (void)event, (void)sub, (void)data;
     emq_is_replica = (vm_GetContextFlags(ctx) & VM_CTX_REPLICA) != 0;
+    emq_pump_role_changed();
 }
 
 static void on_fork(void) { emq_is_child = 1; }

@@ -72,6 +72,10 @@ static void make_room(size_t n) {
 
 static size_t size_of(const emq_queue *q) { return sizeof(*q) + q->base_len; }
 
+vm_string *emq_set_name(const emq_queue *q, int key) {
+    return emq_make_name(q->base, q->base_len, key, (emq_bytes){"", 0});
+}
+
 static emq_queue *find(int db, const char *base, size_t n, uint32_t hash) {
     if (!count) return NULL;
     for (emq_queue *q = buckets[place(hash, count)]; q; q = q->chain)
@@ -314,13 +318,8 @@ static int scan_is_due(vm_ctx *ctx) {
 enum { LOOKS_PER_TURN = 256 };
 
 static int is_there(vm_ctx *ctx, const emq_queue *q, int key) {
-    size_t n = q->base_len + emq_suffix_len[key];
-    char *name = vm_Alloc(n);
-    memcpy(name, q->base, q->base_len);
-    memcpy(name + q->base_len, emq_suffix[key], emq_suffix_len[key]);
-    vm_string *s = emq_string(name, n);
-    vm_Free(name);
-    vm_key *handle = vm_OpenKey(ctx, s, VM_READ | VM_OPEN_NOTOUCH | VM_OPEN_NONOTIFY | VM_OPEN_NOSTATS | VM_OPEN_NOEXPIRE);
+    vm_string *s = emq_set_name(q, key);
+    vm_key *handle = vm_OpenKey(ctx, s, VM_READ | VM_OPEN_UNSEEN);
     int there = handle && vm_KeyType(handle) != VM_TYPE_EMPTY;
     if (handle) vm_CloseKey(handle);
     vm_FreeString(NULL, s);
