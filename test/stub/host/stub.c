@@ -86,6 +86,7 @@ static struct {
     void *data;
 } settings[MAX_SETTINGS];
 static int num_settings, settings_loaded, started, server_version = 0x080001;
+static char **command_line;
 static struct {
     vm_timer_fn run;
     void *data;
@@ -269,10 +270,17 @@ static int api_RegisterNumericConfig(vm_ctx *ctx, const char *name, long long st
     return VM_OK;
 }
 
+/* What the command line says of a setting, or what it starts with. */
+static long long wanted(int setting) {
+    for (char **word = command_line; *word; word++)
+        if (word[1] && !strncmp(*word, "--emq.", 6) && !strcmp(*word + 6, settings[setting].name)) return atoll(word[1]);
+    return settings[setting].start;
+}
+
 static int api_LoadConfigs(vm_ctx *ctx) {
     (void)ctx;
     for (int i = 0; i < num_settings; i++)
-        if (settings[i].set(settings[i].name, settings[i].start, settings[i].data, NULL) != VM_OK) return VM_ERR;
+        if (settings[i].set(settings[i].name, wanted(i), settings[i].data, NULL) != VM_OK) return VM_ERR;
     settings_loaded = 1;
     return VM_OK;
 }
@@ -359,7 +367,8 @@ static vm_reply *api_Call(vm_ctx *ctx, const char *name, const char *format, ...
     int n = words(argv, format, args, &as_user);
     va_end(args);
     errno = 0;
-    if (strchr(format, 'D')) { /* a dry run, of a command without its arguments */
+    if (strchr(format, 'D')) { /* a dry run */
+        if (n > 1) return NULL;
         errno = EINVAL;
         return new_reply(VM_REPLY_ERROR, "ERR wrong number of arguments");
     }
@@ -483,6 +492,15 @@ static uint64_t api_CreateTimer(vm_ctx *ctx, long long ms, vm_timer_fn f, void *
     }
     fault("too many timers");
 }
+
+static int api_StopTimer(vm_ctx *ctx, uint64_t timer, void **with) {
+    (void)ctx, (void)with;
+    if (!timer || timer > MAX_TIMERS || !timers[timer - 1].run) fault("a timer is stopped that does not run");
+    timers[timer - 1].run = NULL;
+    return VM_OK;
+}
+
+static int api_AvoidReplicaTraffic(void) { return 0; }
 
 static void set_clock(void) {
     struct timeval t;
@@ -987,6 +1005,7 @@ static void stop(int signal) { (void)signal; stopped = 1; }
 
 int main(int argc, char **argv) {
     const char *socket = NULL, *module = NULL;
+    command_line = argv;
     on_make = tell_of_key;
     int args = 0;
     for (int i = 1; i + 1 < argc; i++) {
@@ -996,7 +1015,9 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[i], "--preload")) preload(atoi(argv[i + 1]));
     }
     if (!socket || !module) fault("--unixsocket and --loadmodule are needed");
-    load(module, argv + args, argc - args);
+    int num_args = 0; /* the module's own, up to the next setting */
+    while (args + num_args < argc && strncmp(argv[args + num_args], "--", 2)) num_args++;
+    load(module, argv + args, num_args);
     sigaction(SIGTERM, &(struct sigaction){.sa_handler = stop, .sa_flags = SA_ONSTACK}, NULL);
     signal(SIGPIPE, SIG_IGN);
     int listener = listen_on(socket);
