@@ -39,14 +39,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// withModule are the options of a server that loads the module, with further settings as on the command line.
+// withModule are the options of a server that loads the module, with further settings as on the command line. Its pump is
+// off: these tests drive the time themselves (test/pump has those that don't).
 func withModule(args ...string) valkey.Options {
-	return valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: args}
+	return valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: args, Still: true}
 }
 
 // withDebugModule is withModule for the build that has fault triggers.
 func withDebugModule(args ...string) valkey.Options {
-	return valkey.Options{Module: os.Getenv("EMQ_MODULE_DEBUG"), Args: args}
+	return valkey.Options{Module: os.Getenv("EMQ_MODULE_DEBUG"), Args: args, Still: true}
 }
 
 // withoutModule are the options of a plain server.

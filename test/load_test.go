@@ -226,7 +226,7 @@ func TestStopUnderLoad(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	settings := []string{"--appendonly", "yes", "--appendfsync", "always"}
-	v, err := valkey.Start(valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: settings, Dir: dir})
+	v, err := valkey.Start(valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: settings, Dir: dir, Still: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = v.Kill() })
 

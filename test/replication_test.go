@@ -240,7 +240,7 @@ func TestDataComesBack(t *testing.T) {
 				require.NoError(t, err)
 				t.Cleanup(func() { _ = os.RemoveAll(dir) })
 
-				first, err := valkey.Start(valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: settings, Dir: dir})
+				first, err := valkey.Start(valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: settings, Dir: dir, Still: true})
 				require.NoError(t, err)
 				t.Cleanup(func() { _ = first.Kill() })
 				st := (&server{Server: first}).attachPlain(t)

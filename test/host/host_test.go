@@ -33,7 +33,7 @@ func serve(t *testing.T, args ...string) *valkey.Server {
 	t.Helper()
 	module := os.Getenv("EMQ_MODULE_DEBUG")
 	require.NotEmpty(t, module, "EMQ_MODULE_DEBUG names the debug build, and `make test` sets it")
-	s, err := valkey.Start(valkey.Options{Module: module, Args: args})
+	s, err := valkey.Start(valkey.Options{Module: module, Args: args, Still: true})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		log := s.Log()

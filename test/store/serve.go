@@ -11,13 +11,13 @@ import (
 	"emq/test/valkey"
 )
 
-// Serve starts a server with the module for a test, with further settings as on the command line. At the end of the
+// Serve starts a server with the module for a test, with further settings as on the command line; its pump is off. At the end of the
 // test the server must stop when asked and have no crash and no internal error in its log.
 func Serve(t testing.TB, args ...string) *valkey.Server {
 	t.Helper()
 	module := os.Getenv("EMQ_MODULE")
 	require.NotEmpty(t, module, "EMQ_MODULE names emq.so, and `make test` sets it")
-	s, err := valkey.Start(valkey.Options{Module: module, Args: args})
+	s, err := valkey.Start(valkey.Options{Module: module, Args: args, Still: true})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		log := s.Log()

@@ -27,6 +27,9 @@ const (
 	socketName = "s"
 )
 
+// pumpOff are the settings of a server whose time is driven by the test.
+var pumpOff = []string{"--emq.pump-interval-ms", "0"}
+
 // ErrNoServer says that no server binary was named.
 var ErrNoServer = errors.New("VALKEY_SERVER is not set: it names the server binary, and `make test` sets it")
 
@@ -35,7 +38,9 @@ type Options struct {
 	Server     string   // the server binary; "" = $VALKEY_SERVER
 	Module     string   // a module to load at start; "" = none
 	ModuleArgs []string // the module's own load arguments
+	Still      bool     // EMQ's pump is off: no job moves by itself
 	Args       []string // further settings, as on the command line: "--name", "value"; they win over the defaults
+	Env        []string // added to the environment, "NAME=value"
 	Dir        string   // the data folder to use, kept by Close; "" = a fresh temporary one, removed by Close
 	Port       int      // the port to listen on; 0 = a free one
 	Sentinel   []string // lines of a configuration: a Sentinel is started with it, and nothing above but Server and Dir counts
@@ -122,7 +127,7 @@ func (s *Server) start(o Options) error {
 		}
 	}
 	s.cmd = exec.Command(o.Server, args...)
-	s.cmd.Dir = s.Dir
+	s.cmd.Dir, s.cmd.Env = s.Dir, append(os.Environ(), o.Env...)
 	s.cmd.Stdout, s.cmd.Stderr = out, out
 	s.cmd.SysProcAttr = childAttr()
 	if err := spawn(s.cmd); err != nil {
@@ -168,6 +173,9 @@ func (s *Server) arguments(o Options, logPath string) []string {
 	if o.Module != "" {
 		args = append(args, "--loadmodule", o.Module)
 		args = append(args, o.ModuleArgs...)
+	}
+	if o.Module != "" && o.Still {
+		args = append(args, pumpOff...)
 	}
 	return args
 }
