@@ -19,20 +19,20 @@ var synced = []string{"--appendonly", "yes", "--appendfsync", "always"}
 // The workers then settle what they held before.
 func TestKill(t *testing.T) {
 	rounds := store.Rounds(t, 5, 50)
-	s := open(t, module(synced...))
+	s := store.Open(t, store.Module(synced...))
 	c := newCrowd(t, dial(t, "unix", s.Socket))
 	dice := rand.New(rand.NewPCG(c.seed, 0))
 	for range rounds {
 		c.start(20, 20)
 		c.more(t, 100+dice.IntN(3000))
-		s.kill()
+		s.Crash()
 		c.stop()
-		s.start()
-		c.check(s.keyspace(), c.q, c.copy())
+		s.Start()
+		c.check(s.Keyspace(), c.q, c.copy())
 		c.verdict(t)
 	}
 	c.drain(t)
-	c.drained(s.keyspace(), c.q)
+	c.drained(s.Keyspace(), c.q)
 	report(t, "kill -9, appendfsync always", rounds, c)
 	require.NotZero(t, c.doubt, "no client was interrupted")
 	require.NotZero(t, c.stale, "no settlement came too late")
@@ -42,26 +42,26 @@ func TestKill(t *testing.T) {
 // takes the old one's place.
 func TestKillDuringRewrite(t *testing.T) {
 	rounds := store.Rounds(t, 3, 25)
-	s := open(t, module(append(synced, "--rdb-key-save-delay", "100")...))
+	s := store.Open(t, store.Module(append(synced, "--rdb-key-save-delay", "100")...))
 	c := newCrowd(t, dial(t, "unix", s.Socket))
 	dice := rand.New(rand.NewPCG(c.seed, 0))
 	cut := 0
 	for range rounds {
 		c.start(25, 25)
 		c.more(t, 500)
-		s.conn().Must("BGREWRITEAOF")
+		s.Conn().Must("BGREWRITEAOF")
 		c.more(t, 1+dice.IntN(2000))
-		s.kill()
+		s.Crash()
 		if !strings.Contains(s.Log(), "Background AOF rewrite finished successfully") {
 			cut++
 		}
 		c.stop()
-		s.start()
-		c.check(s.keyspace(), c.q, c.copy())
+		s.Start()
+		c.check(s.Keyspace(), c.q, c.copy())
 		c.verdict(t)
 	}
 	c.drain(t)
-	c.drained(s.keyspace(), c.q)
+	c.drained(s.Keyspace(), c.q)
 	report(t, "kill -9 during BGREWRITEAOF", rounds, c)
 	if rounds >= 20 {
 		require.NotZero(t, cut, "no rewrite was cut short")
@@ -72,9 +72,9 @@ func TestKillDuringRewrite(t *testing.T) {
 // server reads it.
 func TestSnapshotUnderLoad(t *testing.T) {
 	rounds := store.Rounds(t, 3, 25)
-	s := open(t, module())
+	s := store.Open(t, store.Module())
 	c := newCrowd(t, dial(t, "unix", s.Socket))
-	admin := s.conn()
+	admin := s.Conn()
 	c.start(25, 25)
 	for round := range rounds {
 		c.more(t, 1000)
@@ -82,43 +82,43 @@ func TestSnapshotUnderLoad(t *testing.T) {
 		admin.Must("CONFIG SET rdb-key-save-delay 100", "BGSAVE")
 		c.more(t, 100) // while the child writes
 		admin.Must("CONFIG SET rdb-key-save-delay 0")
-		waitFor(t, "the snapshot", func() bool { return admin.Info("rdb_bgsave_in_progress") == "0" })
+		store.WaitFor(t, "the snapshot", func() bool { return admin.Info("rdb_bgsave_in_progress") == "0" })
 		require.Equal(t, "ok", admin.Info("rdb_last_bgsave_status"))
 
 		dir := t.TempDir()
 		snapshot, err := os.ReadFile(filepath.Join(s.Dir, "dump.rdb"))
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "dump.rdb"), snapshot, 0o600))
-		o := plain()
+		o := store.Plain()
 		if round%2 == 1 {
-			o = module()
+			o = store.Module()
 		}
 		o.Dir = dir
-		reader := open(t, o)
-		c.check(reader.keyspace(), c.q, before)
+		reader := store.Open(t, o)
+		c.check(reader.Keyspace(), c.q, before)
 		c.verdict(t)
 	}
 	c.drain(t)
-	c.drained(s.keyspace(), c.q)
+	c.drained(s.Keyspace(), c.q)
 	report(t, "BGSAVE under load", rounds, c)
 }
 
 // An orderly stop under load ends with 0, and nothing that was answered is lost, also where nobody waits for the disk.
 func TestStop(t *testing.T) {
 	rounds := store.Rounds(t, 2, 20)
-	s := open(t, module("--appendonly", "yes", "--appendfsync", "no"))
+	s := store.Open(t, store.Module("--appendonly", "yes", "--appendfsync", "no"))
 	c := newCrowd(t, dial(t, "unix", s.Socket))
 	for range rounds {
 		c.start(20, 20)
 		c.more(t, 1000)
 		require.NoError(t, s.Stop())
-		s.sound()
+		s.Sound()
 		c.stop()
-		s.start()
-		c.check(s.keyspace(), c.q, c.copy())
+		s.Start()
+		c.check(s.Keyspace(), c.q, c.copy())
 		c.verdict(t)
 	}
 	c.drain(t)
-	c.drained(s.keyspace(), c.q)
+	c.drained(s.Keyspace(), c.q)
 	report(t, "SIGTERM, appendfsync no", rounds, c)
 }

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
 
 	"emq/test/store"
 	"emq/test/wire"
@@ -120,7 +119,7 @@ func (c *crowd) stop() {
 func (c *crowd) more(t testing.TB, n int) {
 	t.Helper()
 	target := c.promises() + n
-	waitFor(t, fmt.Sprintf("%d more promises", n), func() bool { return c.promises() >= target })
+	store.WaitFor(t, fmt.Sprintf("%d more promises", n), func() bool { return c.promises() >= target })
 }
 
 // drain works the queue off, without new jobs.
@@ -128,7 +127,7 @@ func (c *crowd) drain(t testing.TB) {
 	t.Helper()
 	c.stop()
 	c.start(0, 8)
-	waitFor(t, "the queue to be drained", func() bool {
+	store.WaitFor(t, "the queue to be drained", func() bool {
 		left, err := c.ask([]string{
 			"EVAL", "local n = redis.call('ZCARD', KEYS[1]) + redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3]) return n",
 			"3", c.q.Pending(), c.q.Active(), c.q.Schedule(),
@@ -334,11 +333,4 @@ func (c *crowd) sweep(*rand.Rand) {
 		}
 	}
 	time.Sleep(breath)
-}
-
-func waitFor(t testing.TB, what string, happened func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !happened(); time.Sleep(breath) {
-		require.True(t, time.Now().Before(end), "waited too long for: %s", what)
-	}
 }

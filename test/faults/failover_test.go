@@ -17,22 +17,22 @@ import (
 // clients that waited are answered.
 func TestPause(t *testing.T) {
 	rounds := store.Rounds(t, 2, 20)
-	s := open(t, module("--appendonly", "yes"))
+	s := store.Open(t, store.Module("--appendonly", "yes"))
 	c := newCrowd(t, dial(t, "unix", s.Socket))
-	admin := s.conn()
+	admin := s.Conn()
 	state := func() string { return admin.Do("DEBUG", "DIGEST") + admin.Info("master_repl_offset") }
 	c.start(20, 20)
 	for range rounds {
 		c.more(t, 500)
 		admin.Must("CLIENT PAUSE 600000 WRITE")
 		paused := state()
-		waitFor(t, "clients that wait", func() bool { return number(t, admin, "blocked_clients") >= 10 })
+		store.WaitFor(t, "clients that wait", func() bool { return number(t, admin, "blocked_clients") >= 10 })
 		require.Equal(t, paused, state())
 		admin.Must("CLIENT UNPAUSE")
 	}
 	c.more(t, 500)
 	c.drain(t)
-	c.drained(s.keyspace(), c.q)
+	c.drained(s.Keyspace(), c.q)
 	report(t, "CLIENT PAUSE WRITE", rounds, c)
 }
 
@@ -41,52 +41,52 @@ func TestPause(t *testing.T) {
 func TestFailover(t *testing.T) {
 	rounds := store.Rounds(t, 2, 20)
 	settings := []string{"--repl-backlog-size", "64mb", "--propagation-error-behavior", "panic"}
-	primary := open(t, module(settings...))
-	replica := open(t, module(append(following(primary.Addr()), settings...)...))
-	replica.linked()
-	primary.online()
-	clients := map[*place]redis.UniversalClient{primary: dial(t, "unix", primary.Socket), replica: dial(t, "unix", replica.Socket)}
+	primary := store.Open(t, store.Module(settings...))
+	replica := store.Open(t, store.Module(append(store.Following(primary.Addr()), settings...)...))
+	replica.Linked()
+	primary.Online()
+	clients := map[*store.Place]redis.UniversalClient{primary: dial(t, "unix", primary.Socket), replica: dial(t, "unix", replica.Socket)}
 	c := newCrowd(t, clients[primary])
 	dice := rand.New(rand.NewPCG(c.seed, 0))
 	for range rounds {
 		c.start(20, 20)
 		c.more(t, 200+dice.IntN(1500))
-		admin := primary.conn()
+		admin := primary.Conn()
 		// The replica's link is up a moment before the primary counts it as online.
-		waitFor(t, "the replica to be online", func() bool { return strings.Contains(admin.Do("INFO", "replication"), "state=online") })
+		store.WaitFor(t, "the replica to be online", func() bool { return strings.Contains(admin.Do("INFO", "replication"), "state=online") })
 		admin.Must("FAILOVER TO 127.0.0.1 " + strconv.Itoa(replica.Port()))
-		waitFor(t, "the hand-over", func() bool { return admin.Info("master_failover_state") == "no-failover" })
+		store.WaitFor(t, "the hand-over", func() bool { return admin.Info("master_failover_state") == "no-failover" })
 		require.Equal(t, "slave", admin.Info("role"))
 		c.use(clients[replica])
 		c.more(t, 500)
 		c.stop()
 		primary, replica = replica, primary
-		replica.linked()
-		primary.online()
-		inStep(t, primary.conn(), replica.conn())
-		c.check(primary.keyspace(), c.q, c.copy())
+		replica.Linked()
+		primary.Online()
+		store.InStep(t, primary.Conn(), replica.Conn())
+		c.check(primary.Keyspace(), c.q, c.copy())
 		c.verdict(t)
 	}
 	c.drain(t)
-	c.drained(primary.keyspace(), c.q)
+	c.drained(primary.Keyspace(), c.q)
 	report(t, "FAILOVER TO under load", rounds, c)
 }
 
 // A lease crosses over to the new primary: its holder settles it there with its token, and nobody else can. The row
 // still names the server that granted it.
 func TestLeaseCrossesOver(t *testing.T) {
-	primary := open(t, module())
-	replica := open(t, module(following(primary.Addr())...))
-	replica.linked()
-	p, r, q := primary.conn(), replica.conn(), wire.Queue("q")
+	primary := store.Open(t, store.Module())
+	replica := store.Open(t, store.Module(store.Following(primary.Addr())...))
+	replica.Linked()
+	p, r, q := primary.Conn(), replica.Conn(), wire.Queue("q")
 	for _, id := range []string{"JOB1", "JOB2", "JOB3"} {
 		require.Equal(t, wire.Integer(1), p.Do(q.Enqueue(id, "x")...))
 		require.Equal(t, wire.Claimed(id, "x", 1), p.Do(q.Claim(maxClaim)...))
 	}
 	require.Equal(t, wire.Integer(1), p.Do(q.Complete("JOB1", "1")...))
 	granted := p.Info("run_id")
-	inStep(t, p, r)
-	primary.kill()
+	store.InStep(t, p, r)
+	primary.Crash()
 	r.Must("REPLICAOF NO ONE")
 	require.Equal(t, wire.Bulk(granted), r.Do("HGET", q.Row("JOB2"), "lease_epoch"))
 	require.NotEqual(t, granted, r.Info("run_id"))
@@ -94,7 +94,7 @@ func TestLeaseCrossesOver(t *testing.T) {
 	require.Equal(t, wire.Stale("complete"), r.Do(q.Complete("JOB2", "2")...))
 	require.Equal(t, wire.Integer(1), r.Do(q.Complete("JOB2", "1")...))
 	require.Equal(t, wire.Bulk("dead"), r.Do(q.Fail("JOB3", "1", 0, 1, "why")...))
-	primary.start() // for its end
+	primary.Start() // for its end
 }
 
 // maxClaim is a lease that ends after every test.
@@ -103,11 +103,11 @@ const maxClaim = 1 << 40
 // What WAIT does not confirm is lost when the primary dies, and the new primary may grant the same token once more. The
 // row of such a claim names another server; of two holders of one token one alone can complete the job.
 func TestWhatWaitBuys(t *testing.T) {
-	primary := open(t, module())
+	primary := store.Open(t, store.Module())
 	l := newLink(t, primary.Addr())
-	replica := open(t, module(following(l.address)...))
-	replica.linked()
-	p, r, q := primary.conn(), replica.conn(), wire.Queue("q")
+	replica := store.Open(t, store.Module(store.Following(l.address)...))
+	replica.Linked()
+	p, r, q := primary.Conn(), replica.Conn(), wire.Queue("q")
 	require.Equal(t, wire.Integer(1), p.Do(q.Enqueue("JOB1", "x")...))
 	require.Equal(t, wire.Integer(1), p.Do("WAIT", "1", "0"))
 	l.cut()
@@ -116,14 +116,14 @@ func TestWhatWaitBuys(t *testing.T) {
 	require.Equal(t, wire.Integer(0), p.Do("WAIT", "1", "50"), "a client that waits learns of it")
 	oldEpoch := p.Do("HGET", q.Row("JOB1"), "lease_epoch")
 
-	primary.kill()
+	primary.Crash()
 	r.Must("REPLICAOF NO ONE")
 	require.Equal(t, wire.Integer(0), r.Do("EXISTS", q.Row("JOB2")), "what nobody confirmed is gone")
 	require.Equal(t, wire.Claimed("JOB1", "x", 1), r.Do(q.Claim(maxClaim)...), "the same token once more")
 	require.NotEqual(t, oldEpoch, r.Do("HGET", q.Row("JOB1"), "lease_epoch"))
 	require.Equal(t, wire.Integer(1), r.Do(q.Complete("JOB1", "1")...), "one of the two holders")
 	require.Equal(t, wire.Integer(0), r.Do(q.Complete("JOB1", "1")...), "the other")
-	primary.start()
+	primary.Start()
 }
 
 // Without a disk a crash takes everything; with a snapshot, everything since it was taken; with the append-only file
@@ -140,20 +140,20 @@ func TestWhatTheDiskBuys(t *testing.T) {
 		{"fsync always", synced, []string{"JOB1", "JOB2"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := open(t, module(tt.settings...))
-			c := s.conn()
+			s := store.Open(t, store.Module(tt.settings...))
+			c := s.Conn()
 			require.Equal(t, wire.Integer(1), c.Do(q.Enqueue("JOB1", "x")...))
 			if tt.name == "a snapshot" {
 				c.Must("SAVE")
 			}
 			require.Equal(t, wire.Integer(1), c.Do(q.Enqueue("JOB2", "x")...))
-			s.kill()
-			s.start()
+			s.Crash()
+			s.Start()
 			var want strings.Builder
 			for _, id := range tt.left {
 				want.WriteString(wire.Bulk(id))
 			}
-			require.Equal(t, "*"+strconv.Itoa(len(tt.left))+"\r\n"+want.String(), s.conn().Do("ZRANGE", q.Pending(), "0", "-1"))
+			require.Equal(t, "*"+strconv.Itoa(len(tt.left))+"\r\n"+want.String(), s.Conn().Do("ZRANGE", q.Pending(), "0", "-1"))
 		})
 	}
 }
@@ -161,8 +161,8 @@ func TestWhatTheDiskBuys(t *testing.T) {
 // A producer that sends an ENQUEUE again because no answer came may do so safely while the job is there; a job that was
 // done in the meantime is made anew.
 func TestEnqueueAgain(t *testing.T) {
-	s := open(t, module())
-	c, q := s.conn(), wire.Queue("q")
+	s := store.Open(t, store.Module())
+	c, q := s.Conn(), wire.Queue("q")
 	require.Equal(t, wire.Integer(1), c.Do(q.Enqueue("JOB1", "x")...))
 	require.Equal(t, wire.Integer(0), c.Do(q.Enqueue("JOB1", "x")...))
 	require.Equal(t, wire.Claimed("JOB1", "x", 1), c.Do(q.Claim(maxClaim)...))

@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -12,98 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"emq/test/store"
-	"emq/test/valkey"
 	"emq/test/wire"
 )
-
-// place is a server that comes back: after its end it is started again on the same data, the same socket and the same
-// port.
-type place struct {
-	*valkey.Server
-	t testing.TB
-	o valkey.Options
-}
-
-// module are the options of a server with the module, plain those of one without.
-func module(args ...string) valkey.Options {
-	return valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: args}
-}
-
-func plain(args ...string) valkey.Options { return valkey.Options{Args: args} }
-
-// open starts a server for the test. At the end of the test it must stop when asked; no run of it may have crashed.
-func open(t testing.TB, o valkey.Options) *place {
-	t.Helper()
-	if o.Dir == "" {
-		dir, err := os.MkdirTemp("", "emq")
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		o.Dir = dir
-	}
-	p := &place{t: t, o: o}
-	p.start()
-	t.Cleanup(func() {
-		require.NoError(t, p.Stop(), "the server's end")
-		p.sound()
-	})
-	return p
-}
-
-func (p *place) start() {
-	p.t.Helper()
-	s, err := valkey.Start(p.o)
-	require.NoError(p.t, err)
-	p.Server, p.o.Port = s, s.Port()
-}
-
-// sound asserts that this run of the server logged no crash and no panic.
-func (p *place) sound() {
-	p.t.Helper()
-	log := p.Log()
-	require.NotContains(p.t, log, "BUG REPORT", "the server crashed")
-	require.NotContains(p.t, log, "panic: ", "the module panicked")
-}
-
-// kill ends the server as a crash of the machine's power would end the process: at once.
-func (p *place) kill() {
-	p.t.Helper()
-	require.NoError(p.t, p.Kill())
-	p.sound()
-}
-
-// conn opens a connection for looking and ordering.
-func (p *place) conn() *wire.Conn { p.t.Helper(); return wire.Dial(p.t, p.Socket) }
-
-// keyspace reads everything that the server has in its first database.
-func (p *place) keyspace() store.Keyspace {
-	p.t.Helper()
-	c := p.conn()
-	defer c.Close()
-	return store.Read(p.t, c)[0]
-}
-
-// following are the settings of a replica of an address that must be able to carry out all that it is sent.
-func following(address string) []string {
-	host, port, _ := net.SplitHostPort(address)
-	return []string{"--replicaof", host + " " + port, "--propagation-error-behavior", "panic"}
-}
-
-// linked waits until a replica is in contact with its primary.
-func (p *place) linked() {
-	p.t.Helper()
-	c := p.conn()
-	defer c.Close()
-	waitFor(p.t, "the replica's link", func() bool { return c.Info("master_link_status") == "up" })
-}
-
-// online waits until a primary has a replica that it sends everything to.
-func (p *place) online() {
-	p.t.Helper()
-	c := p.conn()
-	defer c.Close()
-	waitFor(p.t, "a replica to be online", func() bool { return strings.Contains(c.Do("INFO", "replication"), "state=online") })
-}
 
 // number reads a number from INFO.
 func number(t testing.TB, c *wire.Conn, name string) int {

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"math/rand/v2"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,16 +9,6 @@ import (
 	"emq/test/store"
 	"emq/test/wire"
 )
-
-// inStep waits until so many replicas have all that the connection's server has written; then their digests are its own.
-func inStep(t testing.TB, primary *wire.Conn, replicas ...*wire.Conn) {
-	t.Helper()
-	primary.Must("SET in-step x") // so that the connection has something to wait for
-	require.Equal(t, wire.Integer(int64(len(replicas))), primary.Do("WAIT", strconv.Itoa(len(replicas)), "0"))
-	for _, replica := range replicas {
-		require.Equal(t, primary.Do("DEBUG", "DIGEST"), replica.Do("DEBUG", "DIGEST"))
-	}
-}
 
 // Two replicas, one of them without the module, join under load in either way of a full sync, and follow it while their
 // links are cut again and again. They carry out what they are sent, or panic; they take up where they were; and when
@@ -29,20 +18,20 @@ func TestReplicasFollow(t *testing.T) {
 	for _, sync := range []string{"disk", "diskless"} {
 		t.Run(sync, func(t *testing.T) {
 			diskless := map[string]string{"disk": "no", "diskless": "yes"}[sync]
-			s := open(t, module("--repl-backlog-size", "64mb", "--repl-diskless-sync", diskless))
+			s := store.Open(t, store.Module("--repl-backlog-size", "64mb", "--repl-diskless-sync", diskless))
 			c := newCrowd(t, dial(t, "unix", s.Socket))
-			primary := s.conn()
+			primary := s.Conn()
 			c.start(20, 20)
 			c.more(t, 500)
 			l := newLink(t, s.Addr())
-			replicas := []*place{
-				open(t, plain(following(l.address)...)),
-				open(t, module(append(following(l.address), "--repl-diskless-load", map[string]string{"no": "disabled", "yes": "swapdb"}[diskless])...)),
+			replicas := []*store.Place{
+				store.Open(t, store.Plain(store.Following(l.address)...)),
+				store.Open(t, store.Module(append(store.Following(l.address), "--repl-diskless-load", map[string]string{"no": "disabled", "yes": "swapdb"}[diskless])...)),
 			}
 			var conns []*wire.Conn
 			for _, r := range replicas {
-				r.linked()
-				conns = append(conns, r.conn())
+				r.Linked()
+				conns = append(conns, r.Conn())
 			}
 			joined := number(t, primary, "sync_full")
 			dice := rand.New(rand.NewPCG(c.seed, 0))
@@ -55,12 +44,12 @@ func TestReplicasFollow(t *testing.T) {
 				c.more(t, 200+dice.IntN(1000))
 				l.mend(t)
 				for _, r := range replicas {
-					r.linked()
+					r.Linked()
 				}
 				c.more(t, 200)
 				c.stop()
-				inStep(t, primary, conns...)
-				c.check(replicas[0].keyspace(), c.q, c.copy())
+				store.InStep(t, primary, conns...)
+				c.check(replicas[0].Keyspace(), c.q, c.copy())
 				c.verdict(t)
 			}
 			require.Equal(t, joined, number(t, primary, "sync_full"), "a replica had to begin anew")
@@ -69,8 +58,8 @@ func TestReplicasFollow(t *testing.T) {
 				require.NotContains(t, r.Do("INFO", "errorstats"), "errorstat_", "a command failed on the replica")
 			}
 			c.drain(t)
-			inStep(t, primary, conns...)
-			c.drained(replicas[0].keyspace(), c.q)
+			store.InStep(t, primary, conns...)
+			c.drained(replicas[0].Keyspace(), c.q)
 			report(t, "replica's link cut, "+sync+" sync", rounds, c)
 		})
 	}

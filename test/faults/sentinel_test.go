@@ -20,10 +20,10 @@ const (
 )
 
 // sentinels starts three that watch a primary.
-func sentinels(t *testing.T, primary *place) (addresses []string, all []*place) {
+func sentinels(t *testing.T, primary *store.Place) (addresses []string, all []*store.Place) {
 	t.Helper()
 	for range 3 {
-		s := open(t, valkey.Options{Sentinel: []string{
+		s := store.Open(t, valkey.Options{Sentinel: []string{
 			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", group, primary.Port(), quorum),
 			"sentinel down-after-milliseconds " + group + " 3000", // a busy machine is no dead primary
 			"sentinel failover-timeout " + group + " 10000",
@@ -31,8 +31,8 @@ func sentinels(t *testing.T, primary *place) (addresses []string, all []*place) 
 		all, addresses = append(all, s), append(addresses, s.Addr())
 	}
 	for _, s := range all {
-		c := s.conn()
-		waitFor(t, "the Sentinels to know each other", func() bool { return monitored(c)["num-other-sentinels"] == "2" })
+		c := s.Conn()
+		store.WaitFor(t, "the Sentinels to know each other", func() bool { return monitored(c)["num-other-sentinels"] == "2" })
 	}
 	agree(t, all, primary)
 	return addresses, all
@@ -49,11 +49,11 @@ func monitored(c *wire.Conn) map[string]string {
 }
 
 // agree waits until all Sentinels hold a server for the primary, in service and with the other one as its replica.
-func agree(t *testing.T, watchers []*place, primary *place) {
+func agree(t *testing.T, watchers []*store.Place, primary *store.Place) {
 	t.Helper()
 	for _, s := range watchers {
-		c := s.conn()
-		waitFor(t, "the Sentinels to agree", func() bool {
+		c := s.Conn()
+		store.WaitFor(t, "the Sentinels to agree", func() bool {
 			m := monitored(c)
 			return m["port"] == strconv.Itoa(primary.Port()) && m["num-slaves"] == "1" && m["flags"] == "master"
 		})
@@ -66,10 +66,10 @@ func agree(t *testing.T, watchers []*place, primary *place) {
 func TestSentinel(t *testing.T) {
 	rounds := store.Rounds(t, 1, 5)
 	settings := []string{"--repl-backlog-size", "64mb"}
-	primary := open(t, module(settings...))
-	replica := open(t, module(append(following(primary.Addr()), settings...)...))
-	replica.linked()
-	primary.online()
+	primary := store.Open(t, store.Module(settings...))
+	replica := store.Open(t, store.Module(append(store.Following(primary.Addr()), settings...)...))
+	replica.Linked()
+	primary.Online()
 	addresses, watchers := sentinels(t, primary)
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: group, SentinelAddrs: addresses, Protocol: 2, DisableIdentity: true,
@@ -84,19 +84,19 @@ func TestSentinel(t *testing.T) {
 		c.more(t, 500+dice.IntN(2000))
 		// A claim that outlives its primary.
 		held, q := fmt.Sprintf("JOBheld%d", round), wire.Queue("held")
-		old := primary.conn()
+		old := primary.Conn()
 		require.Equal(t, wire.Integer(1), old.Do(q.Enqueue(held, "x")...))
 		require.Equal(t, wire.Claimed(held, "x", 1), old.Do(q.Claim(maxClaim)...))
 		granted := old.Info("run_id")
 		require.Equal(t, wire.Integer(1), old.Do("WAIT", "1", "0"))
 
-		primary.kill()
+		primary.Crash()
 		agree(t, watchers, replica)
-		r := replica.conn() // not sooner: whoever was connected before is put out
+		r := replica.Conn() // not sooner: whoever was connected before is put out
 		completed := r.Do("HGET", c.q.Completed(), "count")
-		waitFor(t, "the workers to find it", func() bool { return r.Do("HGET", c.q.Completed(), "count") != completed })
+		store.WaitFor(t, "the workers to find it", func() bool { return r.Do("HGET", c.q.Completed(), "count") != completed })
 		c.stop()
-		c.check(replica.keyspace(), c.q, c.copy())
+		c.check(replica.Keyspace(), c.q, c.copy())
 		c.verdict(t)
 
 		require.Equal(t, wire.Bulk(granted), r.Do("HGET", q.Row(held), "lease_epoch"))
@@ -105,14 +105,14 @@ func TestSentinel(t *testing.T) {
 
 		// The old one comes back as it was started, as a primary or as whoever's replica; the Sentinels know better.
 		primary, replica = replica, primary
-		replica.o.Args = settings
-		replica.start()
-		primary.online()
+		replica.Options.Args = settings
+		replica.Start()
+		primary.Online()
 		agree(t, watchers, primary)
 	}
 	require.NotZero(t, c.doubt, "no client was interrupted")
 	c.drain(t)
-	c.check(primary.keyspace(), c.q, c.copy())
-	inStep(t, primary.conn(), replica.conn())
+	c.check(primary.Keyspace(), c.q, c.copy())
+	store.InStep(t, primary.Conn(), replica.Conn())
 	report(t, "Sentinel failover, WAIT 1", rounds, c)
 }

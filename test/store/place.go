@@ -1,0 +1,131 @@
+package store
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"emq/test/valkey"
+	"emq/test/wire"
+)
+
+// patience bounds every wait, so that a hang is a failure. Nothing is asserted about speed.
+const patience = 120 * time.Second
+
+// WaitFor waits until something that must happen has happened.
+func WaitFor(t testing.TB, what string, happened func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !happened(); time.Sleep(2 * time.Millisecond) {
+		require.True(t, time.Now().Before(end), "waited too long for: %s", what)
+	}
+}
+
+// Place is a server that comes back: after its end it is started again on the same data, the same socket and the same
+// port.
+type Place struct {
+	*valkey.Server
+	// Options are those of the next start.
+	Options valkey.Options
+	t       testing.TB
+}
+
+// Module are the options of a server with the module, whose pump is off; Pumped of one whose pump goes by the settings;
+// Plain of one without the module.
+func Module(args ...string) valkey.Options {
+	return valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: args, Still: true}
+}
+
+func Pumped(args ...string) valkey.Options {
+	return valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: args}
+}
+
+func Plain(args ...string) valkey.Options { return valkey.Options{Args: args} }
+
+// Open starts a server for the test. At the end of the test it must stop when asked; no run of it may have crashed.
+func Open(t testing.TB, o valkey.Options) *Place {
+	t.Helper()
+	if o.Dir == "" {
+		dir, err := os.MkdirTemp("", "emq")
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		o.Dir = dir
+	}
+	p := &Place{t: t, Options: o}
+	p.Start()
+	t.Cleanup(func() {
+		require.NoError(t, p.Stop(), "the server's end")
+		p.Sound()
+	})
+	return p
+}
+
+// Start starts the server anew.
+func (p *Place) Start() {
+	p.t.Helper()
+	s, err := valkey.Start(p.Options)
+	require.NoError(p.t, err)
+	p.Server, p.Options.Port = s, s.Port()
+}
+
+// Sound asserts that this run of the server logged no crash and no panic.
+func (p *Place) Sound() {
+	p.t.Helper()
+	log := p.Log()
+	require.NotContains(p.t, log, "BUG REPORT", "the server crashed")
+	require.NotContains(p.t, log, "panic: ", "the module panicked")
+}
+
+// Crash ends the server as a crash of the machine's power would end the process: at once.
+func (p *Place) Crash() {
+	p.t.Helper()
+	require.NoError(p.t, p.Kill())
+	p.Sound()
+}
+
+// Conn opens a connection for looking and ordering.
+func (p *Place) Conn() *wire.Conn { p.t.Helper(); return wire.Dial(p.t, p.Socket) }
+
+// Keyspace reads everything that the server has in its first database.
+func (p *Place) Keyspace() Keyspace {
+	p.t.Helper()
+	c := p.Conn()
+	defer c.Close()
+	return Read(p.t, c)[0]
+}
+
+// Following are the settings of a replica of an address that must be able to carry out all that it is sent.
+func Following(address string) []string {
+	host, port, _ := net.SplitHostPort(address)
+	return []string{"--replicaof", host + " " + port, "--propagation-error-behavior", "panic"}
+}
+
+// Linked waits until a replica is in contact with its primary.
+func (p *Place) Linked() {
+	p.t.Helper()
+	c := p.Conn()
+	defer c.Close()
+	WaitFor(p.t, "the replica's link", func() bool { return c.Info("master_link_status") == "up" })
+}
+
+// Online waits until a primary has a replica that it sends everything to.
+func (p *Place) Online() {
+	p.t.Helper()
+	c := p.Conn()
+	defer c.Close()
+	WaitFor(p.t, "a replica to be online", func() bool { return strings.Contains(c.Do("INFO", "replication"), "state=online") })
+}
+
+// InStep waits until so many replicas have all that the connection's server has written; then their digests are its own.
+func InStep(t testing.TB, primary *wire.Conn, replicas ...*wire.Conn) {
+	t.Helper()
+	primary.Must("SET in-step x") // so that the connection has something to wait for
+	require.Equal(t, wire.Integer(int64(len(replicas))), primary.Do("WAIT", strconv.Itoa(len(replicas)), "0"))
+	for _, replica := range replicas {
+		require.Equal(t, primary.Do("DEBUG", "DIGEST"), replica.Do("DEBUG", "DIGEST"))
+	}
+}
