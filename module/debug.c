@@ -27,6 +27,26 @@ static void reply_pair(vm_ctx *ctx, const char *name, int64_t n) {
     vm_ReplyWithLongLong(ctx, n);
 }
 
+/* What the pump did, and what it knows. */
+static int reply_pump(vm_ctx *ctx) {
+    const emq_pump_stats *p = &emq_pump;
+    vm_ReplyWithArray(ctx, 26);
+    reply_pair(ctx, "beats", (int64_t)p->beats);
+    reply_pair(ctx, "slices", (int64_t)p->slices);
+    reply_pair(ctx, "time_us", (int64_t)p->time_us);
+    reply_pair(ctx, "stood_down", (int64_t)p->stood_down);
+    reply_pair(ctx, "promoted", (int64_t)p->promoted);
+    reply_pair(ctx, "returned", (int64_t)p->returned);
+    reply_pair(ctx, "stalled", (int64_t)p->stalled);
+    reply_pair(ctx, "buried", (int64_t)p->buried);
+    reply_pair(ctx, "dropped", (int64_t)p->dropped);
+    reply_pair(ctx, "left", (int64_t)p->left);
+    reply_pair(ctx, "last_lag_ms", p->last_lag_ms);
+    reply_pair(ctx, "queues", (int64_t)emq_queues_count());
+    reply_pair(ctx, "queues_bytes", (int64_t)emq_queues_bytes());
+    return VM_OK;
+}
+
 static int reply_runtime(vm_ctx *ctx) {
     emq_runtime r;
     if (!emqReadRuntime(&r)) return vm_ReplyWithError(ctx, "ERR internal error");
@@ -68,13 +88,15 @@ static int set_yield(vm_ctx *ctx, vm_string **argv) {
     return vm_ReplyWithLongLong(ctx, emqSetProcessors(atoi(vm_StringPtrLen(argv[3], &n))));
 }
 
-/* RUNTIME: the state of Go's runtime. QUEUES: what queues.c knows. NEXT and FORGET: a visit as the pump makes it. */
+/* RUNTIME: the state of Go's runtime. PUMP: what the pump did. QUEUES: what queues.c knows. NEXT and FORGET: a visit as the
+ * pump makes it. */
 static int debug(vm_ctx *ctx, vm_string **argv, int argc) {
     static emq_queue *visited;
     size_t n;
     const char *what = argc == 2 ? vm_StringPtrLen(argv[1], &n) : "";
     if (argc == 4 && !strcasecmp(vm_StringPtrLen(argv[1], &n), "YIELD")) return set_yield(ctx, argv);
     if (!strcasecmp(what, "RUNTIME")) return reply_runtime(ctx);
+    if (!strcasecmp(what, "PUMP")) return reply_pump(ctx);
     if (!strcasecmp(what, "QUEUES")) return reply_queues(ctx);
     if (!strcasecmp(what, "NEXT")) {
         if (!(visited = emq_queues_next())) return vm_ReplyWithNull(ctx);
@@ -85,7 +107,7 @@ static int debug(vm_ctx *ctx, vm_string **argv, int argc) {
         if (visited) emq_queues_forget(visited);
         return vm_ReplyWithLongLong(ctx, visited != NULL);
     }
-    return vm_ReplyWithError(ctx, "ERR EMQ.DEBUG takes RUNTIME, QUEUES, NEXT, FORGET or YIELD");
+    return vm_ReplyWithError(ctx, "ERR EMQ.DEBUG takes RUNTIME, PUMP, QUEUES, NEXT, FORGET or YIELD");
 }
 
 int emq_register_debug(vm_ctx *ctx) { return vm_CreateCommand(ctx, "EMQ.DEBUG", debug, "admin", 0, 0, 0); }
