@@ -157,18 +157,22 @@ static void read_count(emq_frame *f) {
     f->req.has_count = 1;
 }
 
-/* Starts the walk of the source, where the pump's last one stopped. */
-static void start_walk(emq_frame *f, vm_key *source) {
-    double from = f->walk ? f->walk->at.score : -INFINITY, score;
-    vm_ZsetFirstInScoreRange(source, from, f->verb->due ? (double)f->req.now : INFINITY, 0, 0);
-    if (!f->walk) return;
-    for (uint32_t ties = f->walk->at.ties; ties; ties--) {
-        vm_string *entry = vm_ZsetRangeCurrentElement(source, &score);
-        if (!entry) return;
-        vm_FreeString(NULL, entry);
-        if (score != from) return;
-        vm_ZsetRangeNext(source);
-    }
+/* Starts the walk of the source, where the pump's last one stopped. 0 if there is nothing more. */
+static int start_walk(emq_frame *f, vm_key *source) {
+    emq_position at = f->walk ? f->walk->at : (emq_position){-INFINITY, 0};
+    double to = f->verb->due ? (double)f->req.now : INFINITY, score;
+    vm_ZsetFirstInScoreRange(source, at.score, to, 0, 0);
+    if (!at.ties) return 1;
+    /* Past all ties but the last without a look, for they may be very many. */
+    for (uint32_t ties = 1; ties < at.ties; ties++)
+        if (!vm_ZsetRangeNext(source)) return 0;
+    vm_string *tie = vm_ZsetRangeCurrentElement(source, &score);
+    if (!tie) return 0;
+    vm_FreeString(NULL, tie);
+    if (score == at.score) return vm_ZsetRangeNext(source);
+    /* Some of them are gone, and what was passed instead is new to us. */
+    vm_ZsetFirstInScoreRange(source, at.score, to, 1, 0);
+    return 1;
 }
 
 /* Reads the source's first or next entry and that entry's row into a step. */
@@ -178,11 +182,7 @@ static void read_entry(emq_frame *f, emq_step *s) {
     r->has_entry = r->looked = 0;
     memset(r->row, 0, sizeof(r->row));
     if (r->types[f->verb->source] != VM_TYPE_ZSET + 1) return;
-    if (r->step == 0) {
-        start_walk(f, source);
-    } else if (!vm_ZsetRangeNext(source)) {
-        return;
-    }
+    if (!(r->step == 0 ? start_walk(f, source) : vm_ZsetRangeNext(source))) return;
     s->entry = vm_ZsetRangeCurrentElement(source, &r->deadline);
     if (!s->entry) return;
     r->has_entry = 1;
@@ -260,13 +260,14 @@ static void free_read(emq_step *s) {
 }
 
 /* Notes for the pump what becomes of an entry. One that is left is passed by the next walk. */
-static void note_fate(emq_frame *f) {
+static void note_fate(emq_frame *f, int fate) {
     emq_walk *w = f->walk;
-    w->fates[f->out.fate]++;
     w->ended = !f->req.has_entry;
-    if (f->out.fate >= EMQ_RETURNED && f->req.now - f->req.deadline > w->lag_ms)
+    if (w->ended) return;
+    w->fates[fate]++;
+    if (fate >= EMQ_RETURNED && f->req.now - f->req.deadline > w->lag_ms)
         w->lag_ms = (int64_t)(f->req.now - f->req.deadline);
-    if (f->out.fate != EMQ_LEFT) return;
+    if (fate != EMQ_LEFT) return;
     if (w->at.score != f->req.deadline) w->at = (emq_position){f->req.deadline, 0};
     w->at.ties++;
 }
@@ -291,6 +292,8 @@ static int decide(emq_frame *f, int verb) {
         emq_entered_go();
         if (!emqDecide(verb, &f->req, &f->out)) {
             emq_log_panic(f->ctx);
+            if (f->walk) note_fate(f, EMQ_LEFT);
+            if (f->walk) f->walk->panicked = 1;
             return 0;
         }
         if (f->out.next == EMQ_LOOK) {
@@ -301,7 +304,7 @@ static int decide(emq_frame *f, int verb) {
         s->num_effects = f->out.num_effects;
         s->fate = f->out.fate;
         f->last = s;
-        if (f->walk) note_fate(f);
+        if (f->walk) note_fate(f, f->out.fate);
         if (f->out.next == EMQ_FINISH) return 1;
         s = next_step(f, s);
         f->req.step++;

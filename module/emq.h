@@ -135,6 +135,7 @@ typedef struct {
     int32_t slice;
     int64_t served_since;
     int ended;                     /* the walk came to the last due entry */
+    int panicked;                  /* on an entry, which is left, or without one: then it has ended */
     uint32_t fates[EMQ_NUM_FATES]; /* of the entries */
     int64_t lag_ms;                /* how late the latest of the jobs that were moved came */
 } emq_walk;
@@ -261,13 +262,19 @@ int emq_load_config(vm_ctx *ctx);
 
 /* ---- queues.c: the queues that may hold scheduled or active jobs ---- */
 
+typedef struct {
+    emq_position at;
+    uint32_t left; /* in this beat */
+} emq_progress;
+
 typedef struct emq_queue {
     int db;
     uint32_t hash;
-    emq_position at[2]; /* schedule, active: the pump's own; at the start when the queue becomes known */
+    emq_progress progress[2]; /* in schedule and active: the pump's own; at the start when the queue becomes known */
     struct emq_queue *chain, *before, *after; /* queues.c's own, as is `forgotten` */
     uint8_t forgotten;
-    uint8_t more; /* the pump's own: its last visit left work */
+    uint8_t more;       /* the pump's own: its last visit left work */
+    uint8_t reap_first; /* so is this: the order of the next */
     size_t base_len;
     char base[]; /* `emq:{q}:`, any bytes, no NUL at the end */
 } emq_queue;

@@ -17,10 +17,12 @@ enum { PROMOTE = EMQ_VERB_PROMOTE, REAP = EMQ_VERB_REAP };
 enum {
     /* Entries that one call looks at; the time is checked between two calls. */
     ENTRIES_PER_CALL = 32,
-    /* Entries of a set that may turn out to be a lane's in one visit: they must not eat the time of the others. */
-    LEFT_PER_VISIT = 4096,
-    /* An absence of the pump no longer than this is none, however short its interval. */
+    /* Entries of a set that may turn out to be a lane's in one beat: they must not eat the time of the others. */
+    LEFT_PER_BEAT = 4096,
+    /* An absence of the server no longer than this is none, however short the interval. */
     LEAST_GAP_MS = 100,
+    /* A timer may be late by this. */
+    LATE_MS = 20,
 };
 
 static const emq_position start = {-INFINITY, 0};
@@ -46,7 +48,7 @@ static int away = 1; /* the pump had no turn yet, or could not write in its last
 static int paused;
 
 static struct {
-    int64_t wall, steady; /* when the pump was last seen at work; ms */
+    int64_t wall, steady; /* when the event loop was last seen at work; ms */
 } seen;
 
 /* CLIENT PAUSE and failovers may come and go between two beats, so this is asked at each turn of the event loop. */
@@ -58,13 +60,12 @@ static void watch_pause(void) {
 
 void emq_pump_role_changed(void) { served_since = wall_ms(); }
 
-/* Notes that the pump is at work, which it was to be again after so many ms. If it was not for two beats more, or the
- * clock says so, then the server was stopped, busy with one thing, or its clock was moved. */
-static void watch_clocks(int64_t expected_ms) {
+/* Notes that the event loop is at work, which it is at least as often as the pump's timer comes. If it was not for two
+ * beats, or the clock says so, then the server was stopped, busy with one thing, or its clock was moved. */
+static void watch_clocks(void) {
     int64_t wall = wall_ms(), steady = steady_us() / 1000, gap = 2 * emq_pump_interval_ms;
     if (gap < LEAST_GAP_MS) gap = LEAST_GAP_MS;
-    if (steady - seen.steady - expected_ms > gap || wall - seen.wall - expected_ms > gap || seen.wall - wall > gap)
-        served_since = wall;
+    if (steady - seen.steady > gap || wall - seen.wall > gap || seen.wall - wall > gap) served_since = wall;
     seen.wall = wall;
     seen.steady = steady;
 }
@@ -133,17 +134,21 @@ static void tally(int verb, const emq_walk *walk) {
     if (walk->lag_ms > emq_pump.lag_ms) emq_pump.lag_ms = walk->lag_ms;
 }
 
-/* Sends a verb to a queue until nothing is due or the time is up. 0 if it is up. */
-static int drain(vm_ctx *ctx, emq_queue *q, int verb, vm_string **argv, emq_position *at, int64_t until) {
-    for (uint32_t left = 0; left < LEFT_PER_VISIT;) {
-        emq_walk walk = {.at = *at, .slice = ENTRIES_PER_CALL, .served_since = served_since};
+/* Sends a verb to a queue until nothing is due or the time is up. 0 if it is up. A call that panics has done nothing; so
+ * the entries are tried one by one, until the one that is to blame is found and left. */
+static int drain(vm_ctx *ctx, emq_queue *q, int verb, vm_string **argv, emq_progress *p, int64_t until) {
+    for (int32_t entries = ENTRIES_PER_CALL; p->left < LEFT_PER_BEAT;) {
+        emq_walk walk = {.at = p->at, .slice = entries, .served_since = served_since};
         int ok = emq_run_walk(ctx, argv, verb, &walk);
         /* Other modules' callbacks ran in between, and may have flushed the queue. */
-        if (!ok || q->forgotten) return 1;
-        tally(verb, &walk);
-        left += walk.fates[EMQ_LEFT];
-        *at = walk.ended ? start : walk.at;
-        if (walk.ended) return 1;
+        if (q->forgotten || (!ok && !walk.panicked)) return 1;
+        if (ok || entries == 1) {
+            tally(verb, &walk);
+            p->left += walk.fates[EMQ_LEFT];
+            p->at = walk.ended ? start : walk.at;
+            if (walk.ended) return 1;
+        }
+        if (walk.panicked) entries = entries == 1 ? ENTRIES_PER_CALL : 1;
         if (steady_us() >= until) return 0;
     }
     return 1;
@@ -162,8 +167,13 @@ static int visit(vm_ctx *ctx, emq_queue *q, int64_t until) {
         vm_string *base = emq_string(q->base, q->base_len);
         vm_string *promote[] = {base, two, schedule, pending, base, limit};
         vm_string *reap[] = {base, three, active, pending, dead, base, max_stalled, limit};
-        if (due) done = drain(ctx, q, PROMOTE, promote, &q->at[0], until);
-        if (expired && done && !q->forgotten) done = drain(ctx, q, REAP, reap, &q->at[1], until);
+        /* The one that did not come to its end makes way for the other the next time. */
+        for (int i = 0; i < 2 && done && !q->forgotten; i++) {
+            int reaps = i ^ q->reap_first;
+            if (!(reaps ? expired : due)) continue;
+            done = drain(ctx, q, reaps ? REAP : PROMOTE, reaps ? reap : promote, &q->progress[reaps], until);
+            if (!done) q->reap_first = !reaps;
+        }
         vm_FreeString(NULL, pending);
         vm_FreeString(NULL, dead);
         vm_FreeString(NULL, base);
@@ -178,7 +188,7 @@ static int visit(vm_ctx *ctx, emq_queue *q, int64_t until) {
 static uint64_t timer;
 static int armed;          /* the timer runs */
 static int fresh = 1;      /* it is to come at once: after a load, or when a setting changed */
-static int64_t wait_ms;    /* what it was set to */
+static int64_t due_ms;     /* when it is to come, on the steady clock */
 static int in_round, beat; /* in a round, which is one over all queues */
 static int more;           /* a queue that the round met has more work */
 static int64_t beat_ms;    /* when the last beat began, on the steady clock */
@@ -204,7 +214,10 @@ static void slice(vm_ctx *ctx) {
     while (steady_us() < until) {
         emq_queue *q = emq_queues_next();
         if (q) {
-            if (!beat && !q->more) continue;
+            if (beat)
+                q->progress[0].left = q->progress[1].left = 0;
+            else if (!q->more)
+                continue;
             q->more = !visit(ctx, q, until);
             more |= q->more;
             continue;
@@ -222,7 +235,7 @@ static void on_timer(vm_ctx *ctx, void *data) {
     armed = 0;
     if (emq_is_child) return;
     watch_pause();
-    watch_clocks(wait_ms);
+    watch_clocks();
     if (!may_write(ctx)) {
         away = 1;
         emq_pump.stood_down++;
@@ -232,24 +245,31 @@ static void on_timer(vm_ctx *ctx, void *data) {
     away = 0;
     make_arguments();
     slice(ctx);
-    watch_clocks(emq_pump_budget_us / 1000);
 }
 
 static void arm(vm_ctx *ctx, int64_t ms) {
-    wait_ms = ms < 1 ? 1 : ms;
-    timer = vm_CreateTimer(ctx, wait_ms, on_timer, NULL);
+    if (ms < 1) ms = 1;
+    timer = vm_CreateTimer(ctx, ms, on_timer, NULL);
+    due_ms = steady_us() / 1000 + ms;
     armed = 1;
+}
+
+static void disarm(vm_ctx *ctx) {
+    if (armed) vm_StopTimer(ctx, timer, NULL);
+    armed = 0;
 }
 
 /* The rest after a slice is set here and not in the timer, because what a slice did is propagated in between. */
 void emq_pump_turn(vm_ctx *ctx) {
     watch_pause();
+    watch_clocks();
     if (emq_config_changed) {
         emq_config_changed = 0;
-        if (armed) vm_StopTimer(ctx, timer, NULL);
-        armed = 0;
+        disarm(ctx);
         fresh = 1;
     }
+    /* The server's timers go by the wall clock: set back, it would stop the pump for as long. */
+    if (armed && seen.steady > due_ms + LATE_MS) disarm(ctx);
     if (armed) return;
     if (!emq_pump_interval_ms) {
         away = 1;

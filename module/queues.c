@@ -92,7 +92,8 @@ static void add(int db, const char *base, size_t n) {
     if (count > 1) spread((count - 1) & (mask_of(count) >> 1), count);
 
     emq_queue *q = vm_Alloc(sizeof(*q) + n);
-    *q = (emq_queue){.db = db, .hash = hash, .at = {{-INFINITY, 0}, {-INFINITY, 0}}, .after = first, .base_len = n};
+    *q = (emq_queue){.db = db, .hash = hash, .after = first, .base_len = n};
+    q->progress[0].at.score = q->progress[1].at.score = -INFINITY;
     memcpy(q->base, base, n);
     emq_queue **to = &buckets[place(hash, count)];
     q->chain = *to;
