@@ -6,6 +6,7 @@ package stub
 import (
 	"debug/elf"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
@@ -219,4 +220,54 @@ func TestHistories(t *testing.T) {
 	history.Env = append(os.Environ(), "EMQ_PROOF=", "EMQ_ROUNDS="+strconv.Itoa(store.Rounds(t, 120, 600)), "EMQ_SEED="+strconv.FormatUint(store.Seed(t), 10))
 	out, err := history.CombinedOutput()
 	require.NoError(t, err, "%s", out)
+}
+
+// The pump at work all the time, between the verbs and against them, in many queues of some databases: what lapses
+// comes back, what is of a lane stays, and what is flushed is gone.
+func TestPump(t *testing.T) {
+	c := wire.Dial(t, store.Serve(t).Socket)
+	dice := rand.New(rand.NewPCG(store.Seed(t), 0))
+	c.Must("CONFIG SET emq.pump-budget-us 100", "CONFIG SET emq.pump-interval-ms 5")
+	for round := range store.Rounds(t, 1, 12) {
+		c.Must("FLUSHALL")
+		for db := range 2 {
+			c.Must("SELECT "+strconv.Itoa(db), "SET {emq}:version "+wire.Wire6)
+			for i := range 4 {
+				q := wire.Queue(strings.Repeat("q", 1+80*i))
+				lane := q.Row(fmt.Sprintf("JOBlane%d", i))
+				c.Must("HSET "+lane+" state active attempts 1 payload x group g", fmt.Sprintf("ZADD %s 1 JOBlane%d", q.Active(), i))
+				c.Must("ZADD "+q.Schedule()+" 1 JOBnone 2 none", "SET "+q.Row("JOBnone")+" x")
+				for j := range 5 {
+					id := fmt.Sprintf("JOB%d", j)
+					c.Do(q.Enqueue(id, "x")...)
+					c.Do(q.Claim(1 + dice.Int64N(3))...)
+					switch dice.IntN(4) {
+					case 0:
+						c.Do(q.Complete(id, "1")...)
+					case 1:
+						c.Do(q.Fail(id, "1", dice.Int64N(3), 2, "why")...)
+					}
+				}
+				if dice.IntN(20) == 0 {
+					c.Must("CONFIG SET emq.pump-interval-ms " + []string{"0", "5"}[dice.IntN(2)])
+				}
+			}
+		}
+		c.Must("CONFIG SET emq.pump-interval-ms 5")
+		if round%3 == 2 {
+			continue // in the middle of it
+		}
+		store.WaitFor(t, "what lapsed", func() bool {
+			for _, k := range store.Read(t, c) {
+				for key, value := range k {
+					set, _ := value.(store.ZSet)
+					if strings.HasSuffix(key, ":schedule") || strings.HasSuffix(key, ":active") && len(set) != 1 {
+						return false
+					}
+				}
+			}
+			return true
+		})
+		c.Must("SELECT 0")
+	}
 }
