@@ -1,0 +1,203 @@
+// Package pump asks one question: does time pass in the server? It leaves jobs scheduled and leases to lapse, stops,
+// pauses and fails servers over, and has nobody but the pump bring the jobs back.
+package pump
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"emq/test/store"
+	"emq/test/valkey"
+	"emq/test/wire"
+)
+
+const (
+	// never is an interval that no test sees the end of, in ms.
+	never = "3600000"
+	// soon is one that is over at once.
+	soon = "20"
+	// far is a score, in ms, that is not reached.
+	far = "9000000000000"
+
+	maxTime = 1<<52 - 1
+)
+
+var q = wire.Queue("q")
+
+func TestMain(m *testing.M) {
+	for _, name := range []string{"VALKEY_SERVER", "EMQ_MODULE_DEBUG"} {
+		if os.Getenv(name) == "" {
+			fmt.Fprintf(os.Stderr, "%s is not set, and `make test` sets it\n", name)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// bed is a server whose pump is on, and a connection to it that lasts until the server is started anew.
+type bed struct {
+	*store.Place
+	*wire.Conn
+	t *testing.T
+}
+
+// pumping are the options of a server with the debug build, which tells what its pump does.
+func pumping(interval string, args ...string) valkey.Options {
+	o := store.Pumped(append([]string{"--emq.pump-interval-ms", interval}, args...)...)
+	o.Module = os.Getenv("EMQ_MODULE_DEBUG")
+	return o
+}
+
+// begin starts a server with an empty store of our wire. At the end of the test the keyspace must be sound.
+func begin(t *testing.T, interval string, args ...string) *bed {
+	t.Helper()
+	t.Parallel()
+	b := serve(t, pumping(interval, args...))
+	b.Must("SET " + wire.Identity + " " + wire.Wire6)
+	t.Cleanup(func() {
+		if !t.Failed() {
+			found := b.Keyspace().Check(wire.Wire6)
+			require.Empty(t, found[:min(len(found), 10)])
+		}
+	})
+	return b
+}
+
+func serve(t *testing.T, o valkey.Options) *bed {
+	t.Helper()
+	b := &bed{Place: store.Open(t, o), t: t}
+	b.Conn = b.Place.Conn()
+	return b
+}
+
+// again starts the server anew.
+func (b *bed) again() {
+	b.t.Helper()
+	b.Start()
+	b.Conn = b.Place.Conn()
+}
+
+// leased enqueues jobs and claims them.
+func (b *bed) leased(q wire.Queue, n int, lease int64) []string {
+	b.t.Helper()
+	ids := b.enqueued(q, n)
+	claims := make([][]string, n)
+	for i := range claims {
+		claims[i] = q.Claim(lease)
+	}
+	for i, reply := range b.Pipeline(claims) {
+		require.Equal(b.t, wire.Claimed(ids[i], "x", 1), reply)
+	}
+	return ids
+}
+
+func (b *bed) enqueued(q wire.Queue, n int) []string {
+	b.t.Helper()
+	ids, commands := make([]string, n), make([][]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("JOB%07d", i)
+		commands[i] = q.Enqueue(ids[i], "x")
+	}
+	for _, reply := range b.Pipeline(commands) {
+		require.Equal(b.t, wire.Integer(1), reply)
+	}
+	return ids
+}
+
+// put writes a job by hand: its row with any further fields, and its entry in the set of its state.
+func (b *bed) put(q wire.Queue, id, state string, score int64, fields ...string) {
+	b.t.Helper()
+	row := append([]string{"HSET", q.Row(id), "state", state, "attempts", "1", "payload", "x"}, fields...)
+	for _, reply := range b.Pipeline([][]string{row, {"ZADD", q.Set(state), strconv.FormatInt(score, 10), id}}) {
+		require.Equal(b.t, byte(':'), reply[0], reply)
+	}
+}
+
+// card is how many entries a set has.
+func (b *bed) card(key string) int {
+	b.t.Helper()
+	return int(wire.Value(b.Do("ZCARD", key)).(int64))
+}
+
+// members are the entries of a set, in order.
+func (b *bed) members(key string) []string {
+	b.t.Helper()
+	ids := []string{}
+	for _, id := range wire.Value(b.Do("ZRANGE", key, "0", "-1")).([]any) {
+		ids = append(ids, id.(string))
+	}
+	return ids
+}
+
+// field is a field of a row, "" if it has none.
+func (b *bed) field(q wire.Queue, id, name string) string {
+	b.t.Helper()
+	text, _ := wire.Value(b.Do("HGET", q.Row(id), name)).(string)
+	return text
+}
+
+// has waits until a set has so many entries.
+func (b *bed) has(key string, n int) {
+	b.t.Helper()
+	store.WaitFor(b.t, fmt.Sprintf("%d in %s", n, key), func() bool { return b.card(key) == n })
+}
+
+// uncounted asserts that no row of a queue has a lost lease counted.
+func (b *bed) uncounted(q wire.Queue, ids ...string) {
+	b.t.Helper()
+	commands := make([][]string, len(ids))
+	for i, id := range ids {
+		commands[i] = []string{"HMGET", q.Row(id), "state", "stalled"}
+	}
+	for i, reply := range b.Pipeline(commands) {
+		require.Equal(b.t, wire.Array(wire.Bulk("pending"), wire.Nil), reply, ids[i])
+	}
+}
+
+// stats is what the pump says of itself.
+func (b *bed) stats() map[string]int64 {
+	b.t.Helper()
+	return figures(b.Do("EMQ.DEBUG", "PUMP"))
+}
+
+func figures(reply string) map[string]int64 {
+	m := map[string]int64{}
+	list := wire.Value(reply).([]any)
+	for i := 0; i+1 < len(list); i += 2 {
+		m[list[i].(string)] = list[i+1].(int64)
+	}
+	return m
+}
+
+// beats waits until the pump has begun so many more beats, the last of which may be under way.
+func (b *bed) beats(n int64) {
+	b.t.Helper()
+	last := b.stats()["beats"] + n
+	store.WaitFor(b.t, "the pump's beats", func() bool { return b.stats()["beats"] >= last })
+}
+
+// stoodDown waits until the pump has found so many times more that it may not write.
+func (b *bed) stoodDown(n int64) {
+	b.t.Helper()
+	last := b.stats()["stood_down"] + n
+	store.WaitFor(b.t, "the pump to stand down", func() bool { return b.stats()["stood_down"] >= last })
+}
+
+// until waits until the server's clock has passed an instant.
+func (b *bed) until(ms int64) {
+	b.t.Helper()
+	store.WaitFor(b.t, "the server's clock", func() bool { return b.Now() > ms })
+}
+
+func (b *bed) digest() string { return b.Do("DEBUG", "DIGEST") }
+
+// sleep waits until our own clock has passed, where the server can't be asked for its.
+func sleep(t *testing.T, d time.Duration) {
+	end := time.Now().Add(d)
+	store.WaitFor(t, "the clock", func() bool { return time.Now().After(end) })
+}
