@@ -18,24 +18,29 @@ var synced = []string{"--appendonly", "yes", "--appendfsync", "always"}
 // The server is killed at random moments under load, and started again: with `appendfsync always` every answer holds.
 // The workers then settle what they held before.
 func TestKill(t *testing.T) {
-	rounds := store.Rounds(t, 5, 50)
-	s := store.Open(t, store.Module(synced...))
-	c := newCrowd(t, dial(t, "unix", s.Socket))
-	dice := rand.New(rand.NewPCG(c.seed, 0))
-	for range rounds {
-		c.start(20, 20)
-		c.more(t, 100+dice.IntN(3000))
-		s.Crash()
-		c.stop()
-		s.Start()
-		c.check(s.Keyspace(), c.q, c.copy())
-		c.verdict(t)
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			rounds := store.Rounds(t, 4, 50)
+			s := store.Open(t, way.server(synced...))
+			c := newCrowd(t, dial(t, "unix", s.Socket))
+			c.pumped = way.pumped
+			dice := rand.New(rand.NewPCG(c.seed, 0))
+			for range rounds {
+				c.start(20, 20)
+				c.more(t, 100+dice.IntN(3000))
+				s.Crash()
+				c.stop()
+				s.Start()
+				c.check(s.Keyspace(), c.q, c.copy())
+				c.verdict(t)
+			}
+			c.drain(t)
+			c.drained(s.Keyspace(), c.q)
+			report(t, "kill -9, appendfsync always, "+way.name, rounds, c)
+			require.NotZero(t, c.doubt, "no client was interrupted")
+			require.NotZero(t, c.stale, "no settlement came too late")
+		})
 	}
-	c.drain(t)
-	c.drained(s.Keyspace(), c.q)
-	report(t, "kill -9, appendfsync always", rounds, c)
-	require.NotZero(t, c.doubt, "no client was interrupted")
-	require.NotZero(t, c.stale, "no settlement came too late")
 }
 
 // As TestKill, while the append-only file is being rewritten: before, during and after the moment at which the new one

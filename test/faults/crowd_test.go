@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"emq/test/store"
+	"emq/test/valkey"
 	"emq/test/wire"
 )
 
@@ -33,11 +34,12 @@ const (
 )
 
 // crowd is a load on one queue: producers that enqueue, workers that claim and then complete, fail, or walk away, and
-// one client that brings back what lapsed. It is stopped and started again around a fault; a worker that was stopped
+// one client that brings back what lapsed, unless the servers' pumps do. It is stopped and started again around a fault; a worker that was stopped
 // between a request and its answer asks again, as a worker of a user would.
 type crowd struct {
 	*ledger
 	q       wire.Queue
+	pumped  bool // the pump brings back what lapsed
 	confirm bool // an answer is a promise when a replica has it (WAIT 1), else at once
 	seed    uint64
 	client  atomic.Pointer[redis.UniversalClient]
@@ -55,6 +57,18 @@ type crowd struct {
 type claim struct {
 	id    string
 	token int64
+}
+
+// ways are the two in which lapsed jobs come back: a client of the crowd's, or the pump of the servers.
+var ways = []struct {
+	name   string
+	server func(args ...string) valkey.Options
+	pumped bool
+}{
+	{"sweep.lua", store.Module, false},
+	{"the pump", func(args ...string) valkey.Options {
+		return store.Pumped(append([]string{"--emq.pump-interval-ms", "10"}, args...)...)
+	}, true},
 }
 
 func newCrowd(t testing.TB, client redis.UniversalClient) *crowd {
@@ -88,7 +102,9 @@ func (c *crowd) start(producers, workers int) {
 	for range workers {
 		c.run(c.work)
 	}
-	c.run(c.sweep)
+	if !c.pumped {
+		c.run(c.sweep)
+	}
 }
 
 func (c *crowd) run(what func(*rand.Rand)) {

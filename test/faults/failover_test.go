@@ -16,37 +16,44 @@ import (
 // While writes are paused no verb is carried out, from a client or from a script, and nothing moves; afterwards the
 // clients that waited are answered.
 func TestPause(t *testing.T) {
-	rounds := store.Rounds(t, 2, 20)
-	s := store.Open(t, store.Module("--appendonly", "yes"))
-	c := newCrowd(t, dial(t, "unix", s.Socket))
-	admin := s.Conn()
-	state := func() string { return admin.Do("DEBUG", "DIGEST") + admin.Info("master_repl_offset") }
-	c.start(20, 20)
-	for range rounds {
-		c.more(t, 500)
-		admin.Must("CLIENT PAUSE 600000 WRITE")
-		paused := state()
-		store.WaitFor(t, "clients that wait", func() bool { return number(t, admin, "blocked_clients") >= 10 })
-		require.Equal(t, paused, state())
-		admin.Must("CLIENT UNPAUSE")
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			rounds := store.Rounds(t, 2, 20)
+			s := store.Open(t, way.server("--appendonly", "yes"))
+			c := newCrowd(t, dial(t, "unix", s.Socket))
+			c.pumped = way.pumped
+			admin := s.Conn()
+			state := func() string { return admin.Do("DEBUG", "DIGEST") + admin.Info("master_repl_offset") }
+			c.start(20, 20)
+			for range rounds {
+				c.more(t, 500)
+				admin.Must("CLIENT PAUSE 600000 WRITE")
+				paused := state()
+				store.WaitFor(t, "clients that wait", func() bool { return number(t, admin, "blocked_clients") >= 10 })
+				require.Equal(t, paused, state())
+				admin.Must("CLIENT UNPAUSE")
+			}
+			c.more(t, 500)
+			c.drain(t)
+			c.drained(s.Keyspace(), c.q)
+			report(t, "CLIENT PAUSE WRITE, "+way.name, rounds, c)
+		})
 	}
-	c.more(t, 500)
-	c.drain(t)
-	c.drained(s.Keyspace(), c.q)
-	report(t, "CLIENT PAUSE WRITE", rounds, c)
 }
 
 // FAILOVER hands the queue over under load, back and forth: every answer holds, whichever server gave it, and the new
-// primary goes on where the old one was.
+// primary goes on where the old one was, its pump too.
 func TestFailover(t *testing.T) {
 	rounds := store.Rounds(t, 2, 20)
 	settings := []string{"--repl-backlog-size", "64mb", "--propagation-error-behavior", "panic"}
-	primary := store.Open(t, store.Module(settings...))
-	replica := store.Open(t, store.Module(append(store.Following(primary.Addr()), settings...)...))
+	pumped := ways[1]
+	primary := store.Open(t, pumped.server(settings...))
+	replica := store.Open(t, pumped.server(append(store.Following(primary.Addr()), settings...)...))
 	replica.Linked()
 	primary.Online()
 	clients := map[*store.Place]redis.UniversalClient{primary: dial(t, "unix", primary.Socket), replica: dial(t, "unix", replica.Socket)}
 	c := newCrowd(t, clients[primary])
+	c.pumped = pumped.pumped
 	dice := rand.New(rand.NewPCG(c.seed, 0))
 	for range rounds {
 		c.start(20, 20)
@@ -63,7 +70,10 @@ func TestFailover(t *testing.T) {
 		primary, replica = replica, primary
 		replica.Linked()
 		primary.Online()
-		store.InStep(t, primary.Conn(), replica.Conn())
+		now := primary.Conn()
+		now.Must("CONFIG SET emq.pump-interval-ms 0")
+		store.InStep(t, now, replica.Conn())
+		now.Must("CONFIG SET emq.pump-interval-ms 10")
 		c.check(primary.Keyspace(), c.q, c.copy())
 		c.verdict(t)
 	}

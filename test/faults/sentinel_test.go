@@ -116,3 +116,33 @@ func TestSentinel(t *testing.T) {
 	store.InStep(t, primary.Conn(), replica.Conn())
 	report(t, "Sentinel failover, WAIT 1", rounds, c)
 }
+
+// The leases of a primary that dies end on the one that the Sentinels put in its place: its pump brings the jobs back,
+// and counts no lease as lost.
+func TestPumpAfterSentinel(t *testing.T) {
+	const jobs = 1000
+	primary := store.Open(t, store.Module())
+	replica := store.Open(t, store.Pumped(store.Following(primary.Addr())...))
+	replica.Linked()
+	primary.Online()
+	_, watchers := sentinels(t, primary)
+	p, q := primary.Conn(), wire.Queue("q")
+	var commands [][]string
+	for i := range jobs {
+		commands = append(commands, q.Enqueue(fmt.Sprintf("JOB%04d", i), "x"), q.Claim(100))
+	}
+	for i, reply := range p.Pipeline(commands) {
+		require.False(t, wire.IsError(reply), commands[i])
+	}
+	require.Equal(t, wire.Bulk("scheduled"), p.Do(q.Fail("JOB0000", "1", 100, 3, "why")...))
+	require.Equal(t, wire.Integer(1), p.Do("WAIT", "1", "0"))
+	primary.Crash()
+	agree(t, watchers, replica)
+	r := replica.Conn()
+	store.WaitFor(t, "the pump", func() bool { return r.Do("ZCARD", q.Pending()) == wire.Integer(jobs) })
+	for i := range jobs {
+		require.Equal(t, wire.Array(wire.Bulk("pending"), wire.Bulk("1"), wire.Nil), r.Do("HMGET", q.Row(fmt.Sprintf("JOB%04d", i)), "state", "attempts", "stalled"))
+	}
+	require.Empty(t, replica.Keyspace().Check(wire.Wire6))
+	primary.Start() // for its end
+}

@@ -1,6 +1,7 @@
 /* A module that writes from inside a keyspace event, which the server discourages but does not prevent.
  *
  *   MEDDLER.ON event key command [arg ...]   runs the command the next time that this event is sent for this key
+ *   MEDDLER.LEFT                             tells whether it still waits for that
  *
  * It declares the few functions that it uses itself: their names and types are the server's module ABI. */
 #include <stddef.h>
@@ -45,6 +46,12 @@ static int on(Ctx *ctx, String **argv, int argc) {
     return ReplyWithSimpleString(ctx, "OK");
 }
 
+static int left(Ctx *ctx, String **argv, int argc) {
+    (void)argv;
+    if (argc != 1) return WrongArity(ctx);
+    return ReplyWithSimpleString(ctx, num_words ? "waits" : "done");
+}
+
 int ValkeyModule_OnLoad(Ctx *ctx, String **argv, int argc) {
     (void)argv;
     (void)argc;
@@ -69,5 +76,6 @@ int ValkeyModule_OnLoad(Ctx *ctx, String **argv, int argc) {
         if (get(used[i].name, used[i].at) != OK) return ERR;
     SetModuleAttribs(ctx, "meddler", 1, 1);
     if (SubscribeToKeyspaceEvents(ctx, ALL_EVENTS | EVENT_NEW, meddle) != OK) return ERR;
+    if (CreateCommand(ctx, "meddler.left", left, "readonly", 0, 0, 0) != OK) return ERR;
     return CreateCommand(ctx, "meddler.on", on, "write", 0, 0, 0);
 }
