@@ -55,8 +55,7 @@ func TestReplica(t *testing.T) {
 func TestFailover(t *testing.T) {
 	b := begin(t, soon)
 	r := b.follower(t, soon)
-	_, ids := b.waiting(1500)
-	b.Must("FAILOVER TO 127.0.0.1 " + strconv.Itoa(r.Port()))
+	_, ids := b.waiting(1500, "FAILOVER TO 127.0.0.1 "+strconv.Itoa(r.Port()))
 	store.WaitFor(t, "the hand-over", func() bool { return b.Info("master_failover_state") == "no-failover" })
 	require.Equal(t, "slave", b.Info("role"))
 	stood := b.stats()["stood_down"]

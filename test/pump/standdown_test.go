@@ -17,12 +17,23 @@ import (
 	"emq/test/wire"
 )
 
-// waiting leaves a job that is due and ten leases that end, all in some ms, and returns the instant by which they have.
-func (b *bed) waiting(ms int64) (over int64, ids []string) {
+// waiting leaves a job that is due and nine leases that end, all in some ms, and then sends some command lines, all in one
+// go: what they do comes before that. It returns the instant by which all have ended.
+func (b *bed) waiting(ms int64, then ...string) (over int64, ids []string) {
 	b.t.Helper()
-	ids = b.leased(q, 10, ms)
-	require.Equal(b.t, wire.Bulk("scheduled"), b.Do(q.Fail(ids[0], "1", ms, 3, "why")...))
-	return b.Now() + ms, ids
+	ids = b.enqueued(q, 10)
+	var commands [][]string
+	for range ids {
+		commands = append(commands, q.Claim(ms))
+	}
+	commands = append(commands, q.Fail(ids[0], "1", ms, 3, "why"))
+	for _, line := range then {
+		commands = append(commands, wire.Words(line))
+	}
+	for i, reply := range b.Pipeline(commands) {
+		require.False(b.t, wire.IsError(reply), "%q: %q", commands[i], reply)
+	}
+	return time.Now().UnixMilli() + ms, ids // by the one clock of the machine, for the server may not answer now
 }
 
 // moved waits until all that waited is pending, and asserts that nothing of it was counted.
@@ -38,9 +49,8 @@ func (b *bed) moved(ids []string) {
 func TestPauseWrite(t *testing.T) {
 	b := begin(t, soon)
 	s := b.Place.Conn()
-	over, ids := b.waiting(200)
+	over, ids := b.waiting(200, "CLIENT PAUSE 600000 WRITE")
 	paused := make(chan string, 1)
-	b.Must("CLIENT PAUSE 600000 WRITE")
 	digest, offset := b.digest(), b.Info("master_repl_offset")
 	go func() { paused <- s.Do(q.Claim(maxTime)...) }() // who is held back meanwhile is answered
 	b.until(over + int64(store.Rounds(t, 300, 5000)))
@@ -59,17 +69,21 @@ func TestPauseWrite(t *testing.T) {
 // While all is paused nobody can ask the server how it is: its file tells that nothing was written.
 func TestPauseAll(t *testing.T) {
 	b := begin(t, soon, "--appendonly", "yes", "--appendfsync", "always")
-	_, ids := b.waiting(200)
 	file := filepath.Join(b.Dir, "appendonlydir", "appendonly.aof.1.incr.aof")
 	size := func() int64 {
 		info, err := os.Stat(file)
 		require.NoError(t, err)
 		return info.Size()
 	}
-	b.Must("CLIENT PAUSE 800 ALL")
-	from, begin := size(), time.Now()
-	for time.Since(begin) < 600*time.Millisecond {
-		require.Equal(t, from, size())
+	begin := time.Now()
+	_, ids := b.waiting(200, "CLIENT PAUSE 800 ALL")
+	from := size()
+	for {
+		now := size()
+		if time.Since(begin) > 800*time.Millisecond {
+			break
+		}
+		require.Equal(t, from, now)
 		time.Sleep(10 * time.Millisecond)
 	}
 	b.moved(ids)
@@ -79,8 +93,7 @@ func TestPauseAll(t *testing.T) {
 // A primary that may not write without a replica writes nothing by itself either.
 func TestNoReplicas(t *testing.T) {
 	b := begin(t, soon)
-	over, ids := b.waiting(200)
-	b.Must("CONFIG SET min-replicas-to-write 1")
+	over, ids := b.waiting(200, "CONFIG SET min-replicas-to-write 1")
 	digest := b.digest()
 	b.until(over)
 	b.stoodDown(5)
@@ -92,7 +105,7 @@ func TestNoReplicas(t *testing.T) {
 // Nor one that can't save.
 func TestDiskFails(t *testing.T) {
 	b := begin(t, soon, "--save", "100000 1", "--stop-writes-on-bgsave-error", "yes")
-	over, ids := b.waiting(400)
+	over, ids := b.waiting(1500)
 	inTheWay := filepath.Join(b.Dir, "dump.rdb")
 	require.NoError(t, os.Mkdir(inTheWay, 0o700))
 	saved := func(status string) {
@@ -124,8 +137,7 @@ func TestStoppedProcess(t *testing.T) {
 // Nor does one that did one thing for long.
 func TestBusyServer(t *testing.T) {
 	b := begin(t, "100")
-	ids := b.leased(q, 10, 500)
-	b.Must("DEBUG SLEEP 0.9")
+	_, ids := b.waiting(500, "DEBUG SLEEP 0.9")
 	b.moved(ids)
 }
 
