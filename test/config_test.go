@@ -29,7 +29,7 @@ func (st *fixture) setTo(name, want string) {
 
 // Each setting has its default, takes what is in its bounds, and refuses, with the server's own words, what is not.
 func TestSettings(t *testing.T) {
-	st := open(t)
+	st := start(t, withPump()).fresh(t)
 	for _, s := range settings {
 		t.Run(s.name, func(t *testing.T) {
 			st.t = t
@@ -103,7 +103,7 @@ func TestSettingsInTheFile(t *testing.T) {
 func TestBadSettingAtStart(t *testing.T) {
 	for _, s := range settings {
 		for _, n := range []int64{s.min - 1, s.max + 1} {
-			message := refusedAtStart(t, withModule("--"+s.name, fmt.Sprint(n)))
+			message := refusedAtStart(t, withPump("--"+s.name, fmt.Sprint(n)))
 			logged(t, message, fmt.Sprintf("%s.*between %d and %d", s.name, s.min, s.max))
 			logged(t, message, "<emq> not loaded: .*setting")
 		}

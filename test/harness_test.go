@@ -45,6 +45,11 @@ func withModule(args ...string) valkey.Options {
 	return valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: args, Still: true}
 }
 
+// withPump is withModule with the pump on.
+func withPump(args ...string) valkey.Options {
+	return valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: args}
+}
+
 // withDebugModule is withModule for the build that has fault triggers.
 func withDebugModule(args ...string) valkey.Options {
 	return valkey.Options{Module: os.Getenv("EMQ_MODULE_DEBUG"), Args: args, Still: true}

@@ -2,23 +2,15 @@ package test
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"emq/test/valkey"
 )
-
-// withPump is withModule with the pump on, at an interval in ms.
-func withPump(interval string, args ...string) valkey.Options {
-	return valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: append([]string{"--emq.pump-interval-ms", interval}, args...)}
-}
 
 // Another module may write from inside the events of the pump, too: the server stays up, nothing is used that the other
 // module changed, and what is left of the work goes on.
 func TestAnotherModuleWritesInTheMiddleOfThePump(t *testing.T) {
-	s := start(t, withPump("0"))
+	s := start(t, withModule())
 	s.loadTestModule(t, "meddler")
 	other := queue("other")
 	for name, c := range map[string]struct {

@@ -21,7 +21,7 @@ import (
 // knowing starts a server with the debug build; nothing is asked of its keyspace.
 func knowing(t *testing.T, args ...string) *fixture {
 	t.Helper()
-	return start(t, withDebugModule(append([]string{"--emq.pump-interval-ms", "0"}, args...)...)).attachPlain(t)
+	return start(t, withDebugModule(args...)).attachPlain(t)
 }
 
 // known is how many queues the module knows, in how many bytes, and each as its database and base, sorted.
@@ -216,7 +216,7 @@ func TestQueuesComeBack(t *testing.T) {
 			dir, err := os.MkdirTemp("", "emq")
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = os.RemoveAll(dir) })
-			o := withDebugModule(append([]string{"--emq.pump-interval-ms", "0"}, settings...)...)
+			o := withDebugModule(settings...)
 			o.Dir = dir
 			var queues []string
 			for round := range 3 {
