@@ -2,11 +2,13 @@ package test
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -18,7 +20,9 @@ func TestWorkerDies(t *testing.T) {
 	out, err := exec.Command("go", "build", "-o", program, "../examples/worker").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 
-	st := open(t, "--emq.pump-interval-ms", "50")
+	o := withModule("--emq.pump-interval-ms", "50")
+	o.Still = false
+	st := start(t, o).fresh(t)
 	q := queue("mail")
 	st.Do(q.Enqueue("JOB00000000001", "to: ann")...)
 
@@ -41,7 +45,9 @@ type program struct {
 
 func run(t *testing.T, name string, args ...string) *program {
 	t.Helper()
-	cmd := exec.Command(name, args...)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a job that stays away is a failure, no hang
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, name, args...)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

@@ -69,8 +69,9 @@ struct vm_ctx {
 
 enum { MAX_CLIENTS = 64, MAX_COMMANDS = 64, MAX_CHANGED = 1024, MAX_WORDS = 1024, MAX_SETTINGS = 16, MAX_TIMERS = 8 };
 
-/* The module may keep the names of some queues; more strings than this it only keeps if it forgets to free them. */
-enum { MAX_KEPT = 512 };
+/* The module may keep the names of some queues and some decimals; more strings than this it only keeps if it forgets to
+ * free them. */
+enum { MAX_KEPT = 640 };
 
 static store data, replica;
 static vm_command commands[MAX_COMMANDS];
