@@ -122,7 +122,6 @@ func TestSoak(t *testing.T) {
 	total := store.Rounds(t, 1, 50) * 100_000
 	s := serve(t)
 	c := wire.Dial(t, s.Socket)
-	c.Must("CONFIG SET emq.pump-interval-ms 10") // the pump may promote a retry before the commands do
 	commands, replies := cycle(jobs)
 	soak := func(n int) {
 		for done := 0; done < n; done += cycleVerbs * jobs {
