@@ -38,7 +38,8 @@ cat >"$doc/README.Debian" <<-END
 	  include /usr/share/valkey-emq/*.conf
 
 	As a pattern it may match nothing: without the package the server starts without the module, and the jobs are
-	there as the plain hashes and sorted sets that they are.
+	there as the plain hashes and sorted sets that they are. Settings emq.* of your own belong below that line; take
+	them out before you remove the package, for without the module they keep the server from starting.
 
 	Jobs are only as safe as the server's persistence. On a server that has none of appendonly yet, turn it on with
 	CONFIG SET appendonly yes first, and in the file afterwards: a restart with the file alone starts empty.
@@ -65,10 +66,9 @@ cat >"$root/DEBIAN/control" <<-END
 	Section: database
 	Priority: optional
 	Description: job queue inside Valkey
-	 A module for Valkey 8.0 and newer that adds the commands EMQ.ENQUEUE,
- EMQ.CLAIM, EMQ.COMPLETE and EMQ.FAIL: jobs that are claimed for a time,
- settled once, retried and kept as plain hashes and sorted sets. Every client
- of Redis or Valkey can send them.
+	 A module for Valkey 8.0 and newer that adds the commands EMQ.*: jobs that are
+ claimed for a time, settled once, delayed, retried and kept as plain hashes
+ and sorted sets. Every client of Redis or Valkey can send them.
 END
 (cd "$root" && find usr -type f -exec md5sum {} +) | LC_ALL=C sort -k 2 >"$root/DEBIAN/md5sums"
 find "$root" -type f ! -name emq.so -exec chmod 644 {} +
