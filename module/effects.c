@@ -195,9 +195,7 @@ void emq_announce(emq_frame *f) {
     for (int last = 0; last < 2; last++) { /* in the order in which they were applied */
         for (emq_step *s = &f->first; s; s = s->next) {
             for (emq_effect *e = s->effects, *end = e + s->num_effects; e < end; e++) {
-                if (may_make_a_key(e) != last) continue;
-                if (e->op == EMQ_OP_HINCRBY && emq_fields_expire) count_by_command(f, s, e);
-                if (e->done == EMQ_NO_KEY) continue;
+                if (may_make_a_key(e) != last || e->done == EMQ_NO_KEY) continue;
                 vm_string *name = emq_name(f, s, e->done);
                 vm_SignalModifiedKey(f->ctx, name);
                 vm_NotifyKeyspaceEvent(f->ctx, events[e->op].class, events[e->op].event, name);
@@ -205,6 +203,10 @@ void emq_announce(emq_frame *f) {
             }
         }
     }
+    if (!emq_fields_expire) return;
+    for (emq_step *s = &f->first; s; s = s->next)
+        for (emq_effect *e = s->effects, *end = e + s->num_effects; e < end; e++)
+            if (e->op == EMQ_OP_HINCRBY) count_by_command(f, s, e);
 }
 
 static void reply_payload(emq_frame *f, emq_step *s) {

@@ -421,7 +421,7 @@ func TestEffects(t *testing.T) {
 		t.Run(tr.name, func(t *testing.T) {
 			st := s.fresh(t)
 			o, plain := tr.run(st)
-			st.streamed(o, tr.stream)
+			st.streamed(o, st.countedLast(tr.stream))
 			require.Equal(t, plain.changed, o.changed)
 			require.Equal(t, without("new", plain.events), without("new", o.events), "the keyspace events of the plain commands")
 			require.Equal(t, byKey(plain.events), byKey(o.events), "each key's events, its creation among them")
@@ -482,6 +482,25 @@ func byKey(events []string) map[string][]string {
 		keys[key] = append(keys[key], event)
 	}
 	return keys
+}
+
+// countedLast is the stream of one unit as a server sends it whose fields can expire: there a command counts, after all
+// else.
+func (st *fixture) countedLast(stream []string) []string {
+	st.t.Helper()
+	if main, _, _ := strings.Cut(st.Info("valkey_version"), "."); main == "8" {
+		return stream
+	}
+	place := func(line string) int {
+		switch {
+		case line == "EXEC":
+			return 2
+		case strings.HasPrefix(line, "HINCRBY "):
+			return 1
+		}
+		return 0
+	}
+	return slices.SortedStableFunc(slices.Values(stream), func(a, b string) int { return place(a) - place(b) })
 }
 
 // streamed asserts what a replica received. Words that only the server knows are filled in first: its run_id, and the
