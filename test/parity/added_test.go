@@ -408,11 +408,11 @@ func (h *added) requireSwept(q wire.Queue) {
 // moved, in any order. Both executors stop at the same one.
 func TestManyEntries(t *testing.T) {
 	server := store.Serve(t)
-	rng := rand.New(rand.NewPCG(store.Seed(t), 1))
+	seed := store.Seed(t) % 1_000_000
 	const fill = `
 		math.randomseed(ARGV[3])
 		for i = 1, 13000 do
-			local id, kind = string.format('JOB%05d', i), math.random(20)
+			local id, kind = string.format('JOB%s%05d', ARGV[2], i), math.random(20)
 			redis.call('ZADD', KEYS[1], math.random(5), id)
 			if kind <= tonumber(ARGV[4]) then
 				redis.call('HSET', ARGV[1] .. 'job:' .. id, 'state', ARGV[2], 'group', 'g')
@@ -424,15 +424,18 @@ func TestManyEntries(t *testing.T) {
 		p := openAdded(t, server)
 		p.scripted.verbs.Do(q.Promote(1)...) // the scripts are loaded
 		for _, state := range []string{"scheduled", "active"} {
-			lanes := strconv.Itoa(rng.IntN(5))
-			p.given(wire.Line([]string{"EVAL", fill, "1", q.Set(state), q.Base(), state, strconv.Itoa(round), lanes}))
+			lanes := strconv.Itoa([]int{15, 5, 2, 0}[round%4]) // in twenty
+			p.given(wire.Line([]string{"EVAL", fill, "1", q.Set(state), q.Base(), state, strconv.FormatUint(seed+uint64(round), 10), lanes}))
 		}
-		for range 4 {
-			call := pick(rng, [][]string{q.Promote(10_000), q.Reap(9, 10_000), q.Reap(0, 5_000), q.Promote(9_000)})
+		for _, call := range [][]string{
+			q.Promote(1), q.Reap(0, 1), q.Promote(5000), q.Reap(9, 5000), q.Promote(9000), q.Reap(9, 9000), q.Promote(10_000),
+		} {
 			native, scripted := p.both(call...)
-			require.Equal(t, scripted, native, wire.Line(call))
 			all := store.Read(t, p.reader)
-			require.Empty(t, all[p.scripted.db].Diff(all[p.native.db]), wire.Line(call))
+			diff := all[p.scripted.db].Diff(all[p.native.db])
+			// A difference of so many lines would take minutes to show.
+			require.True(t, native == scripted, "the replies to %s: %.100q is not %.100q", wire.Line(call), native, scripted)
+			require.Zero(t, len(diff), "%s: %.1000q", wire.Line(call), diff)
 		}
 	}
 }
