@@ -273,9 +273,39 @@ func TestLaneInFront(t *testing.T) {
 	b.has(other.Pending(), 1)
 	b.has(q.Pending(), 2)
 	require.Equal(t, lanes, b.card(q.Active()))
+	const inABeat = 4096 + 32
+	s := b.stats()
+	require.LessOrEqual(t, s["left"], (s["beats"]+1)*inABeat, "looks at the lane")
 	// And round again: what became due behind its back is met too.
 	b.put(q, "JOBa", "active", 1, "lease_epoch", "other")
 	b.has(q.Pending(), 3)
+}
+
+// A queue in which retries are due without end has its leases returned all the same, and so has any other.
+func TestNeitherStarves(t *testing.T) {
+	b := begin(t, "0", "--emq.pump-budget-us", "100")
+	const n = 20_000
+	b.backlog(q, n)
+	require.Equal(t, wire.Integer(n), b.Do("EVAL", `for _, id in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
+			redis.call('HSET', KEYS[1] .. id, 'state', 'scheduled')
+		end
+		redis.call('RENAME', KEYS[2], KEYS[3])
+		return redis.call('ZCARD', KEYS[3])`, "3", q.RowPrefix(), q.Active(), q.Schedule()))
+	other := wire.Queue("other")
+	for i := range 100 {
+		b.put(q, fmt.Sprintf("JOBlate%d", i), "active", 1, "lease_epoch", "other")
+		b.put(other, fmt.Sprintf("JOBlate%d", i), "active", 1, "lease_epoch", "other")
+	}
+	b.Must("CONFIG SET emq.pump-interval-ms 1000")
+	store.WaitFor(t, "the leases to be returned", func() bool {
+		b.Must("MULTI", "EXISTS "+q.Active()+" "+other.Active(), "ZCARD "+q.Schedule())
+		both := wire.Value(b.Do("EXEC")).([]any)
+		require.NotZero(t, both[1], "the retries came first")
+		return both[0] == int64(0)
+	})
+	b.Must("CONFIG SET emq.pump-budget-us 10000")
+	b.has(q.Schedule(), 0)
+	require.Equal(t, n+100, b.card(q.Pending()))
 }
 
 // FAIL gives a lease back, and the promotion of the retry does not revive it.
