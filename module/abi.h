@@ -231,6 +231,7 @@ typedef struct {
     X(int, ZsetRangeNext, (vm_key *))                                                                                  \
     X(void, ZsetRangeStop, (vm_key *))                                                                                 \
     /* effects */                                                                                                      \
+    X(long long, Milliseconds, (void))                                                                                 \
     X(long long, CachedMicroseconds, (void))                                                                           \
     X(int, Replicate, (vm_ctx *, const char *name, const char *format, ...))                                           \
     X(int, SignalModifiedKey, (vm_ctx *, vm_string *name))                                                             \

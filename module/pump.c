@@ -29,14 +29,14 @@ static const emq_position start = {-INFINITY, 0};
 
 emq_pump_stats emq_pump;
 
-static int64_t clock_us(clockid_t which) {
+static int64_t steady_us(void) {
     struct timespec t;
-    clock_gettime(which, &t);
+    clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-static int64_t steady_us(void) { return clock_us(CLOCK_MONOTONIC); }
-static int64_t wall_ms(void) { return clock_us(CLOCK_REALTIME) / 1000; }
+/* The server's clock, by which deadlines are told. */
+static int64_t wall_ms(void) { return vm_Milliseconds(); }
 
 /* ---- Whether the server serves ---- */
 

@@ -169,7 +169,8 @@ func TestClockIsSet(t *testing.T) {
 	_, ids := b.waiting(10 * 60_000)
 
 	set(time.Hour)
-	require.Greater(t, b.Now(), begun+3_000_000, "the clock was not set")
+	// A server may keep the time for a turn of its loop.
+	store.WaitFor(t, "the clock to be set", func() bool { return b.Now() > begun+3_000_000 })
 	b.moved(ids)
 
 	// Ten leases of an hour that are cut to nothing: the clock goes back, and forward again.
@@ -177,7 +178,7 @@ func TestClockIsSet(t *testing.T) {
 		require.Equal(t, wire.Claimed(id, "x", 2), b.Do(q.Claim(30*60_000)...))
 	}
 	set(0)
-	require.Less(t, b.Now(), begun+3_000_000)
+	store.WaitFor(t, "the clock to be set back", func() bool { return b.Now() < begun+3_000_000 })
 	other := wire.Queue("other")
 	b.leased(other, 2, 100)
 	require.Equal(t, wire.Bulk("scheduled"), b.Do(other.Fail("JOB0000000", "1", 100, 3, "why")...))

@@ -677,6 +677,12 @@ static void api_ZsetRangeStop(vm_key *key) { key->ranging = 0; }
 
 static long long api_CachedMicroseconds(void) { return now_us; }
 
+static long long api_Milliseconds(void) {
+    struct timeval t;
+    gettimeofday(&t, NULL);
+    return (long long)t.tv_sec * 1000 + t.tv_usec / 1000;
+}
+
 static int api_Replicate(vm_ctx *ctx, const char *name, const char *format, ...) {
     bytes argv[MAX_WORDS] = {{(char *)name, strlen(name)}};
     int as_user = 0;
