@@ -53,7 +53,7 @@ func (r *Request) grant(o *Outcome) {
 		set(FieldAttempts, integer(token)).
 		set(FieldLeaseEpoch, epoch())
 	o.zadd(KeyActive, lease.Deadline(r.Now, number(r, claimLease)))
-	o.answer(ReplyJob, token)
+	o.answer(ResultClaimed, ReplyJob, token)
 }
 
 // drop takes the entry out of pending and goes on to the next.
@@ -80,4 +80,4 @@ func (r *Request) bury(o *Outcome) {
 	}
 }
 
-func answerEmpty(o *Outcome) { o.answer(ReplyEmpty, 0) }
+func answerEmpty(o *Outcome) { o.answer(ResultEmpty, ReplyEmpty, 0) }

@@ -214,6 +214,8 @@ type Outcome struct {
 	Next Next
 	// Fate is what becomes of the entry.
 	Fate Fate
+	// Result is what the call came to, once it is finished.
+	Result Result
 	// Tally is what this call has decided, this decision included.
 	Tally Tally
 	// Text is the error reply, NUL-terminated, free of control bytes.
@@ -222,7 +224,8 @@ type Outcome struct {
 
 // Reset makes the outcome that of a verb which changes nothing and does not answer yet.
 func (o *Outcome) Reset() {
-	o.NumEffects, o.TextLen, o.Refusal, o.Next, o.Fate, o.Reply = 0, 0, NotRefused, Finish, NoFate, Reply{}
+	o.NumEffects, o.TextLen, o.Refusal, o.Next = 0, 0, NotRefused, Finish
+	o.Fate, o.Result, o.Reply = NoFate, NoResult, Reply{}
 }
 
 // Decide decides one verb on what was read for it, following the order of WIRE6 §2, and writes the outcome.

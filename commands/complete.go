@@ -10,11 +10,11 @@ package commands
 const completeToken = 5
 
 func decideComplete(r *Request, o *Outcome) {
-	if !r.admit(o, KeyRow, answerZero) || !r.typed(o, KeyRow, KeyActive, KeyPending) {
+	if !r.admit(o, KeyRow, answerNoRow) || !r.typed(o, KeyRow, KeyActive, KeyPending) {
 		return
 	}
 	if r.Types[KeyRow] == None {
-		answerZero(o)
+		answerNoRow(o)
 		return
 	}
 	if !r.held(o, completeToken, "complete") {
@@ -23,7 +23,7 @@ func decideComplete(r *Request, o *Outcome) {
 	o.zrem(KeyActive, KeyPending)
 	o.del(KeyRow)
 	o.count(r, KeyCompleted)
-	o.answer(ReplyInteger, 1)
+	o.answer(ResultCompleted, ReplyInteger, 1)
 }
 
-func answerZero(o *Outcome) { o.answer(ReplyInteger, 0) }
+func answerNoRow(o *Outcome) { o.answer(ResultGone, ReplyInteger, 0) }

@@ -186,4 +186,6 @@ type Reply struct {
 	N    int64
 }
 
-func (o *Outcome) answer(kind ReplyKind, n int64) { o.Reply = Reply{kind, n} }
+func (o *Outcome) answer(result Result, kind ReplyKind, n int64) {
+	o.Result, o.Reply = result, Reply{kind, n}
+}

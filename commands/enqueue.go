@@ -12,14 +12,14 @@ import "emq/fence"
 const enqueuePayload = 5
 
 func decideEnqueue(r *Request, o *Outcome) {
-	if r.create(o, KeyPending, ConstPending, enqueuePayload) {
+	if r.create(o, KeyPending, ConstPending, enqueuePayload, ResultEnqueued) {
 		o.zadd(KeyPending, 0)
 	}
 }
 
 // create decides the birth of a job but for its entry in a set, and reports whether there is to be one. Only here a
 // store is claimed.
-func (r *Request) create(o *Outcome, set Key, born Const, payload int) bool {
+func (r *Request) create(o *Outcome, set Key, born Const, payload int, created Result) bool {
 	verdict := r.verdict()
 	if verdict == fence.Foreign {
 		o.refuseForeign(r)
@@ -29,7 +29,7 @@ func (r *Request) create(o *Outcome, set Key, born Const, payload int) bool {
 		return false
 	}
 	if r.Types[KeyRow] != None {
-		o.answer(ReplyInteger, 0)
+		o.answer(ResultDuplicate, ReplyInteger, 0)
 		return false
 	}
 	if verdict == fence.Absent {
@@ -39,6 +39,6 @@ func (r *Request) create(o *Outcome, set Key, born Const, payload int) bool {
 		set(state(born)).
 		set(FieldAttempts, constant(ConstZero)).
 		set(FieldPayload, argument(payload))
-	o.answer(ReplyInteger, 1)
+	o.answer(created, ReplyInteger, 1)
 	return true
 }

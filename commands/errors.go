@@ -73,7 +73,7 @@ const maxShown = 64
 
 // refuse makes the outcome a refusal whose text is the parts in a row. A refusal has no effects.
 func (o *Outcome) refuse(why Refusal, parts ...string) {
-	o.Refusal, o.NumEffects, o.Next, o.TextLen = why, 0, Finish, 0
+	o.Refusal, o.Result, o.NumEffects, o.Next, o.TextLen = why, resultOf[why], 0, Finish, 0
 	for _, p := range parts {
 		o.text(p)
 	}

@@ -33,7 +33,7 @@ func decideExtend(r *Request, o *Outcome) {
 	}
 	o.hset(KeyRow).set(FieldLeaseEpoch, epoch())
 	o.zadd(KeyActive, lease.Deadline(r.Now, number(r, extendLease)))
-	o.answer(ReplyInteger, 1)
+	o.answer(ResultExtended, ReplyInteger, 1)
 }
 
-func answerGone(o *Outcome) { o.answer(ReplyInteger, -1) }
+func answerGone(o *Outcome) { o.answer(ResultGone, ReplyInteger, -1) }

@@ -46,11 +46,13 @@ func decideFail(r *Request, o *Outcome) {
 		set(FieldFailures, integer(failures)).
 		set(FieldLastError, argument(failError))
 	o.hdel(KeyRow, FieldLeaseEpoch, FieldStalled)
+	result := ResultScheduled
 	if to == ConstDead {
+		result = ResultDead
 		o.zadd(KeyDead, 0)
 		o.count(r, KeyFailed)
 	} else {
 		o.zadd(KeySchedule, lease.Deadline(r.Now, number(r, failDelay)))
 	}
-	o.answer(ReplyConst, int64(to))
+	o.answer(result, ReplyConst, int64(to))
 }

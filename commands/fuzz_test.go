@@ -418,7 +418,7 @@ func run(t *testing.T, verb Verb, r *Request) *Outcome {
 		used.Text[i] = 'x'
 	}
 	used.NumEffects, used.TextLen, used.Refusal, used.Next, used.Reply = 99, 99, 99, 99, Reply{99, 99}
-	used.Fate, used.Tally = 99, Tally{99, 99, 99}
+	used.Fate, used.Result, used.Tally = 99, 99, Tally{99, 99, 99}
 	Decide(verb, r, used)
 	if *r != before {
 		t.Fatal("the request was changed")
@@ -426,6 +426,7 @@ func run(t *testing.T, verb Verb, r *Request) *Outcome {
 	if clean.meant() != used.meant() {
 		t.Fatalf("what was in the outcome before matters:\n%s\n%s", clean.describe(r), used.describe(r))
 	}
+	checkResult(t, verb, r, clean)
 	if clean.Refusal != NotRefused || clean.TextLen != 0 {
 		checkRefusal(t, used)
 		return clean
@@ -461,6 +462,21 @@ func (o *Outcome) describe(r *Request) string {
 		effects = append(effects, e.describe(r))
 	}
 	return fmt.Sprint(effects, o.Reply, o.Refusal, o.Next, o.Fate, o.Tally, string(o.Text[:o.TextLen]))
+}
+
+// checkResult holds that INFO has a name for what a decision comes to, and for what becomes of its entry.
+func checkResult(t *testing.T, verb Verb, r *Request, o *Outcome) {
+	t.Helper()
+	c := &Table[verb]
+	if o.Next == Finish && !slices.Contains(c.Results, o.Result) {
+		t.Fatalf("%s comes to %q: %s", c.Name, Results[o.Result].Name, o.describe(r))
+	}
+	if o.Refusal != NotRefused && o.Result < ResultArgument && o.Refusal != RefusedGone {
+		t.Fatalf("a refusal comes to %q: %s", Results[o.Result].Name, o.describe(r))
+	}
+	if o.Fate != NoFate && c.Fates[o.Fate] == "" {
+		t.Fatalf("%s has no name for the fate %d: %s", c.Name, o.Fate, o.describe(r))
+	}
 }
 
 func checkRefusal(t *testing.T, o *Outcome) {

@@ -12,7 +12,7 @@ import "emq/lease"
 const promoteLimit = 5
 
 func decidePromote(r *Request, o *Outcome) {
-	if !r.admit(o, KeySchedule, answerZero) || !r.typed(o, KeySchedule, KeyPending) {
+	if !r.admit(o, KeySchedule, answerPromoted) || !r.typed(o, KeySchedule, KeyPending) {
 		return
 	}
 	if r.sweep(o, KeySchedule, promoteLimit) {
@@ -21,7 +21,19 @@ func decidePromote(r *Request, o *Outcome) {
 		o.hset(KeyRow).set(state(ConstPending))
 		o.zadd(KeyPending, 0)
 	}
-	o.answer(ReplyInteger, int64(o.Tally.Moved))
+	answerPromoted(o)
+}
+
+func answerPromoted(o *Outcome) {
+	o.answer(o.swept(ResultPromoted), ReplyInteger, int64(o.Tally.Moved))
+}
+
+// swept is the result of a walk: whether it moved any job so far.
+func (o *Outcome) swept(moved Result) Result {
+	if o.Tally.Moved == 0 {
+		return ResultEmpty
+	}
+	return moved
 }
 
 // maxLooked bounds the entries that a call looks at, and with it every limit.

@@ -60,4 +60,4 @@ func (r *Request) innocent() bool {
 		r.ServedSince > 0 && r.Deadline <= float64(r.ServedSince)
 }
 
-func answerReaped(o *Outcome) { o.answer(ReplyReaped, 0) }
+func answerReaped(o *Outcome) { o.answer(o.swept(ResultReaped), ReplyReaped, 0) }

@@ -21,7 +21,7 @@ const (
 )
 
 func decideSchedule(r *Request, o *Outcome) {
-	if !r.create(o, KeySchedule, ConstScheduled, schedulePayload) {
+	if !r.create(o, KeySchedule, ConstScheduled, schedulePayload, ResultScheduled) {
 		return
 	}
 	due := number(r, scheduleMillis)

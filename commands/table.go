@@ -101,6 +101,10 @@ type Command struct {
 	// Args are the arguments in their order, the verb's name left out.
 	Args []Arg
 	Plan Plan
+	// Results are what a call can come to, and Fates the names of what can become of an entry on the way: what INFO counts.
+	// The refusals that follow from the arguments are added to them.
+	Results []Result
+	Fates   [NumFates]string
 
 	decide  func(*Request, *Outcome)
 	numkeys string
@@ -131,8 +135,9 @@ var Table = [NumVerbs]Command{
 			{Name: "id", Role: RoleID},
 			{Name: "payload", Role: RoleBytes},
 		},
-		Plan:   Plan{Keys: []Key{KeyRow, KeyPending}, Counter: NoKey, Source: NoKey, Member: NoKey},
-		decide: decideEnqueue,
+		Plan:    Plan{Keys: []Key{KeyRow, KeyPending}, Counter: NoKey, Source: NoKey, Member: NoKey},
+		Results: []Result{ResultEnqueued, ResultDuplicate},
+		decide:  decideEnqueue,
 	},
 	Claim: {
 		Name:       "EMQ.CLAIM",
@@ -155,7 +160,9 @@ var Table = [NumVerbs]Command{
 			Source:  KeyPending,
 			Member:  NoKey,
 		},
-		decide: decideClaim,
+		Results: []Result{ResultClaimed, ResultEmpty},
+		Fates:   [NumFates]string{Dropped: entriesDropped, Buried: jobsBuried},
+		decide:  decideClaim,
 	},
 	Complete: {
 		Name:       "EMQ.COMPLETE",
@@ -179,7 +186,8 @@ var Table = [NumVerbs]Command{
 			Source:  NoKey,
 			Member:  NoKey,
 		},
-		decide: decideComplete,
+		Results: []Result{ResultCompleted, ResultGone, ResultStale, ResultScript},
+		decide:  decideComplete,
 	},
 	Fail: {
 		Name:       "EMQ.FAIL",
@@ -209,7 +217,8 @@ var Table = [NumVerbs]Command{
 			Source:      NoKey,
 			Member:      NoKey,
 		},
-		decide: decideFail,
+		Results: []Result{ResultScheduled, ResultDead, ResultGone, ResultStale, ResultScript},
+		decide:  decideFail,
 	},
 	Schedule: {
 		Name:       "EMQ.SCHEDULE",
@@ -226,8 +235,9 @@ var Table = [NumVerbs]Command{
 			{Name: "mode", Role: RoleWord, Words: [2]string{scheduleAt, scheduleIn}},
 			{Name: "ms", Role: RoleNumber, Range: between(0, lease.MaxMillis)},
 		},
-		Plan:   Plan{Keys: []Key{KeyRow, KeySchedule}, Counter: NoKey, Source: NoKey, Member: NoKey},
-		decide: decideSchedule,
+		Plan:    Plan{Keys: []Key{KeyRow, KeySchedule}, Counter: NoKey, Source: NoKey, Member: NoKey},
+		Results: []Result{ResultScheduled, ResultDuplicate},
+		decide:  decideSchedule,
 	},
 	Extend: {
 		Name:       "EMQ.EXTEND",
@@ -251,7 +261,8 @@ var Table = [NumVerbs]Command{
 			Source:  NoKey,
 			Member:  KeyActive,
 		},
-		decide: decideExtend,
+		Results: []Result{ResultExtended, ResultGone, ResultStale, ResultScript},
+		decide:  decideExtend,
 	},
 	Promote: {
 		Name:       "EMQ.PROMOTE",
@@ -275,7 +286,9 @@ var Table = [NumVerbs]Command{
 			Due:     true,
 			Member:  NoKey,
 		},
-		decide: decidePromote,
+		Results: []Result{ResultPromoted, ResultEmpty},
+		Fates:   [NumFates]string{Returned: jobsPromoted, Dropped: entriesDropped, Left: entriesLeft},
+		decide:  decidePromote,
 	},
 	Reap: {
 		Name:       "EMQ.REAP",
@@ -301,7 +314,9 @@ var Table = [NumVerbs]Command{
 			Due:     true,
 			Member:  NoKey,
 		},
-		decide: decideReap,
+		Results: []Result{ResultReaped, ResultEmpty},
+		Fates:   [NumFates]string{Returned: leasesReturned, Stalled: leasesStalled, Buried: jobsBuried, Dropped: entriesDropped, Left: entriesLeft},
+		decide:  decideReap,
 	},
 }
 
@@ -327,5 +342,27 @@ func init() {
 			}
 		}
 		c.numkeys = strconv.Itoa(keys)
+		c.addRefusals()
 	}
+}
+
+// The names of what becomes of entries, as INFO has them: of the verbs', and of the pump's.
+const (
+	jobsPromoted   = "jobs_promoted"
+	leasesReturned = "leases_returned"
+	leasesStalled  = "leases_stalled"
+	jobsBuried     = "jobs_buried"
+	entriesDropped = "entries_dropped"
+	entriesLeft    = "entries_left"
+)
+
+// addRefusals adds those that any verb with such arguments can meet.
+func (c *Command) addRefusals() {
+	if c.numkeys != "0" || c.word > 0 || len(c.numbers) > 0 {
+		c.Results = append(c.Results, ResultArgument)
+	}
+	if c.id > 0 {
+		c.Results = append(c.Results, ResultKind)
+	}
+	c.Results = append(c.Results, ResultKey, ResultReplica, ResultFence, ResultType, ResultInternal)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +24,7 @@ var update = flag.Bool("update", false, "write the generated parts of the pages 
 const (
 	readme    = "../README.md"
 	protocol  = "protocol.md"
+	operation = "operations.md"
 	changelog = "../CHANGELOG.md"
 	example   = "../examples/goredis/main.go"
 )
@@ -32,12 +34,13 @@ var generated = regexp.MustCompile(`(?s)<!-- generated: (.+?) -->\n(.*?)<!-- end
 
 // TestGenerated makes each generated part of each page anew and compares.
 func TestGenerated(t *testing.T) {
-	made := map[string]func() string{"errors": catalogue, "goredis": func() string { return excerpt(t) }}
+	made := map[string]func() string{"errors": catalogue, "goredis": func() string { return excerpt(t) },
+		"info": counted, "results": results}
 	for v := range commands.Table {
 		made[commands.Table[v].Name] = func() string { return reference(t, commands.Verb(v)) }
 	}
 	used := map[string]bool{}
-	for _, page := range []string{readme, protocol} {
+	for _, page := range []string{readme, protocol, operation} {
 		old := read(t, page)
 		now := generated.ReplaceAllStringFunc(old, func(part string) string {
 			name := generated.FindStringSubmatch(part)[1]
@@ -235,6 +238,36 @@ func catalogue() string {
 	b.WriteString("| class | when | what to do |\n| --- | --- | --- |\n")
 	for _, e := range commands.Catalogue[commands.NotRefused+1:] {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", e.Class, e.When, e.Then)
+	}
+	return b.String()
+}
+
+// counted is what INFO counts of each verb, as a table.
+func counted() string {
+	var b strings.Builder
+	b.WriteString("| fields | |\n| --- | --- |\n")
+	for v := range commands.Table {
+		c := &commands.Table[v]
+		names := []string{"calls"}
+		for _, r := range slices.Sorted(slices.Values(c.Results)) {
+			names = append(names, commands.Results[r].Name)
+		}
+		for _, name := range c.Fates {
+			if name != "" {
+				names = append(names, name)
+			}
+		}
+		fmt.Fprintf(&b, "| `emq_%s…` | `%s` |\n", c.InfoName(""), strings.Join(names, "`, `"))
+	}
+	return b.String()
+}
+
+// results is what the results mean, as a table.
+func results() string {
+	var b strings.Builder
+	b.WriteString("| result | when |\n| --- | --- |\n")
+	for _, r := range commands.Results[commands.NoResult+1:] {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", r.Name, r.When)
 	}
 	return b.String()
 }

@@ -14,6 +14,7 @@ typedef struct vm_key vm_key;
 typedef struct vm_command vm_command;
 typedef struct vm_reply vm_reply;
 typedef struct vm_info vm_info;
+typedef struct vm_info_ctx vm_info_ctx;
 typedef struct vm_cursor vm_cursor;
 
 enum { VM_OK = 0, VM_ERR = 1, VM_APIVER = 1 };
@@ -100,6 +101,7 @@ typedef void (*vm_event_fn)(vm_ctx *, vm_event, uint64_t, void *);
 typedef int (*vm_notify_fn)(vm_ctx *, int class, const char *event, vm_string *name);
 typedef void (*vm_scan_fn)(vm_ctx *, vm_string *name, vm_key *, void *);
 typedef void (*vm_timer_fn)(vm_ctx *, void *);
+typedef void (*vm_info_fn)(vm_info_ctx *, int for_crash_report);
 typedef long long (*vm_get_number_fn)(const char *name, void *);
 typedef int (*vm_set_number_fn)(const char *name, long long, void *, vm_string **error);
 typedef int (*vm_apply_fn)(vm_ctx *, void *, vm_string **error);
@@ -182,6 +184,10 @@ typedef struct {
     X(vm_info *, GetServerInfo, (vm_ctx *, const char *section))                                                       \
     X(const char *, ServerInfoGetFieldC, (vm_info *, const char *field))                                               \
     X(void, FreeServerInfo, (vm_ctx *, vm_info *))                                                                     \
+    X(int, RegisterInfoFunc, (vm_ctx *, vm_info_fn))                                                                   \
+    X(int, InfoAddSection, (vm_info_ctx *, const char *name))                                                          \
+    X(int, InfoAddFieldCString, (vm_info_ctx *, const char *field, const char *value))                                 \
+    X(int, InfoAddFieldULongLong, (vm_info_ctx *, const char *field, unsigned long long value))                        \
     X(int, SubscribeToServerEvent, (vm_ctx *, vm_event, vm_event_fn))                                                  \
     X(int, SubscribeToKeyspaceEvents, (vm_ctx *, int classes, vm_notify_fn))                                           \
     X(int, RegisterNumericConfig, (vm_ctx *, const char *name, long long def, unsigned flags, long long min,           \

@@ -304,6 +304,7 @@ static int decide(emq_frame *f, int verb) {
         s->num_effects = f->out.num_effects;
         s->fate = f->out.fate;
         f->last = s;
+        f->fates[f->out.fate]++;
         if (f->walk) note_fate(f, f->out.fate);
         if (f->out.next == EMQ_FINISH) return 1;
         s = next_step(f, s);
@@ -353,6 +354,14 @@ static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int ve
     return decided;
 }
 
+/* Counts a call that is over, for INFO; the fates of its entries if it was carried out. */
+static void count_call(const emq_frame *f, int verb, int result, int carried_out) {
+    emq_count *count = &emq_counts[verb];
+    count->results[result]++;
+    if (!carried_out || f->verb->source == EMQ_NO_KEY) return;
+    for (int i = 0; i < EMQ_NUM_FATES; i++) count->fates[i] += f->fates[i];
+}
+
 static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
     const emq_verb *v = &emq_verbs[verb];
     if (vm_IsKeysPositionRequest(ctx)) {
@@ -372,18 +381,22 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
         emq_close_keys(&f, EMQ_NO_KEY);
         free_frame(&f);
         refused = !emq_claim_identity(ctx);
+        emq_identity_claims += !refused;
         decided = prepare(&f, ctx, argv, argc, verb, NULL);
         refused |= decided && emq_claims_identity(&f);
     }
     if (!decided) {
         vm_ReplyWithError(ctx, emq_text[EMQ_TEXT_PANICKED]);
+        count_call(&f, verb, emq_text_result[EMQ_TEXT_PANICKED], 0);
     } else if (refused) {
         vm_ReplyWithError(ctx, emq_text[EMQ_TEXT_UNCLAIMED]);
+        count_call(&f, verb, emq_text_result[EMQ_TEXT_UNCLAIMED], 0);
     } else {
         emq_apply(&f);
         emq_close_keys(&f, EMQ_NO_KEY);
         emq_announce(&f);
         emq_reply(&f);
+        count_call(&f, verb, f.out.result, 1);
     }
     emq_close_keys(&f, EMQ_NO_KEY);
     free_frame(&f);

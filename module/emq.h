@@ -27,6 +27,7 @@ enum { EMQ_NO_FATE, EMQ_DROPPED, EMQ_LEFT, EMQ_RETURNED, EMQ_STALLED, EMQ_BURIED
 enum { EMQ_VERB_PROMOTE = 6, EMQ_VERB_REAP };
 enum { EMQ_UNREAD, EMQ_NONE, EMQ_STRING };
 enum { EMQ_TEXT_PANICKED, EMQ_TEXT_UNCLAIMED, EMQ_TEXT_FORKED, EMQ_NUM_TEXTS };
+enum { EMQ_NUM_RESULTS = 21 };
 
 /* A Go string that views bytes of the server's. */
 typedef struct {
@@ -87,6 +88,7 @@ typedef struct {
     uint8_t refusal;
     uint8_t next;
     uint8_t fate;
+    uint8_t result;
     emq_tally tally;
     char text[EMQ_MAX_TEXT];
 } emq_outcome;
@@ -156,6 +158,7 @@ typedef struct {
     vm_key *identity;
     emq_step *last;     /* the step that answers */
     emq_walk *walk;     /* of the pump; NULL in a command */
+    uint32_t fates[EMQ_NUM_FATES]; /* of the entries that were decided on */
     emq_request req;
     emq_step first;
     emq_outcome out; /* of the step decided last; Go's to fill, and not cleared before */
@@ -166,6 +169,7 @@ typedef struct {
 extern vm_string *emq_field[EMQ_NUM_FIELDS];
 extern vm_string *emq_const[EMQ_NUM_CONSTS];
 extern const char *emq_text[EMQ_NUM_TEXTS];
+extern uint8_t emq_text_result[EMQ_NUM_TEXTS];
 extern const char *emq_suffix[EMQ_NUM_KEYS];
 extern size_t emq_suffix_len[EMQ_NUM_KEYS];
 extern vm_string *emq_identity_key, *emq_identity, *emq_run_id;
@@ -248,6 +252,26 @@ const char *emq_add_category(vm_ctx *ctx, const char *name);
 const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *categories, const char *summary,
                          const char *complexity, const char *since, const char *tips, const char *const *arg_names,
                          const uint8_t *arg_types);
+
+/* ---- info.c ---- */
+
+/* What calls of a verb came to, and what became of entries that they walked; and each one's name in INFO, NULL where the
+ * verb can't come to that. */
+typedef struct {
+    uint64_t results[EMQ_NUM_RESULTS], fates[EMQ_NUM_FATES];
+} emq_count;
+typedef struct {
+    const char *calls, *results[EMQ_NUM_RESULTS], *fates[EMQ_NUM_FATES];
+} emq_count_names;
+extern emq_count emq_counts[EMQ_MAX_VERBS];
+extern emq_count_names emq_counted[EMQ_MAX_VERBS];
+extern uint64_t emq_identity_claims;
+
+/* Fields that never change, and their values. */
+enum { EMQ_NUM_ABOUT = 4 };
+extern const char *emq_about[EMQ_NUM_ABOUT][2];
+
+void emq_info(vm_info_ctx *ctx, int for_crash_report);
 
 /* ---- config.c ---- */
 

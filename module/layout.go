@@ -63,6 +63,7 @@ var (
 	_   = same[unsafe.Offsetof(goO.Refusal)-unsafe.Offsetof(cO.refusal)]
 	_   = same[unsafe.Offsetof(goO.Next)-unsafe.Offsetof(cO.next)]
 	_   = same[unsafe.Offsetof(goO.Fate)-unsafe.Offsetof(cO.fate)]
+	_   = same[unsafe.Offsetof(goO.Result)-unsafe.Offsetof(cO.result)]
 	_   = same[unsafe.Offsetof(goO.Tally)-unsafe.Offsetof(cO.tally)]
 	_   = same[unsafe.Offsetof(goO.Text)-unsafe.Offsetof(cO.text)]
 
@@ -116,6 +117,7 @@ var (
 	_ = same[commands.HostUnclaimed-C.EMQ_TEXT_UNCLAIMED]
 	_ = same[commands.HostForked-C.EMQ_TEXT_FORKED]
 	_ = same[commands.NumHostTexts-C.EMQ_NUM_TEXTS]
+	_ = same[commands.NumResults-C.EMQ_NUM_RESULTS]
 	_ = same[commands.Promote-C.EMQ_VERB_PROMOTE]
 	_ = same[commands.Reap-C.EMQ_VERB_REAP]
 	_ = same[commands.Unread-C.EMQ_UNREAD]

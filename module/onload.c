@@ -18,6 +18,7 @@ enum { MIN_SERVER = 0x080000, FIELDS_EXPIRE_SINCE = 0x090000 };
 vm_string *emq_field[EMQ_NUM_FIELDS];
 vm_string *emq_const[EMQ_NUM_CONSTS];
 const char *emq_text[EMQ_NUM_TEXTS];
+uint8_t emq_text_result[EMQ_NUM_TEXTS];
 const char *emq_suffix[EMQ_NUM_KEYS];
 size_t emq_suffix_len[EMQ_NUM_KEYS];
 vm_string *emq_identity_key, *emq_identity, *emq_run_id;
@@ -231,6 +232,7 @@ int ValkeyModule_OnLoad(vm_ctx *ctx, vm_string **argv, int argc) {
 #ifdef EMQ_DEBUG
     if (emq_register_debug(ctx) != VM_OK) return refuse(ctx, "EMQ.DEBUG could not be registered");
 #endif
+    if (vm_RegisterInfoFunc(ctx, emq_info) != VM_OK) return refuse(ctx, "INFO could not be registered");
     if (!subscribe(ctx) || !emq_queues_subscribe(ctx)) return refuse(ctx, "no subscription to the server's events");
     /* At start-up the data come after the modules, and each key with an event. */
     if (!(flags & VM_CTX_SERVER_STARTUP)) emq_queues_scan(ctx);

@@ -45,6 +45,7 @@ func emqRegister(ctx *C.vm_ctx) (failed *C.char) {
 	}
 	for i, text := range commands.HostTexts {
 		C.emq_text[i] = C.CString(text)
+		C.emq_text_result[i] = C.uint8_t(commands.HostResults[i])
 	}
 	for k := commands.Key(0); k < commands.NumKeys; k++ {
 		C.emq_suffix[k] = C.CString(k.Suffix())
@@ -52,6 +53,12 @@ func emqRegister(ctx *C.vm_ctx) (failed *C.char) {
 	}
 	C.emq_identity_key = constString(fence.Key)
 	C.emq_identity = constString(fence.Identity)
+
+	for i, about := range [C.EMQ_NUM_ABOUT][2]string{
+		{"identity", fence.Identity}, {"version", commands.Version}, {"build", build}, {"go", runtime.Version()},
+	} {
+		C.emq_about[i] = [2]*C.char{C.CString(about[0]), C.CString(about[1])}
+	}
 
 	category := C.CString(commands.Category)
 	defer C.free(unsafe.Pointer(category))
@@ -113,12 +120,29 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 		verb.late_counter = 1
 	}
 
+	nameCounts(v)
+
 	why := C.emq_register(ctx, C.int(v), text(c.Flags), text(c.Categories), text(c.Summary), text(c.Complexity),
 		text(c.Since), text(c.Tips), &names[0], &types[0])
 	if why == nil {
 		return ""
 	}
 	return C.GoString(why)
+}
+
+// nameCounts tells C the names that INFO has for what is counted of a verb.
+func nameCounts(v commands.Verb) {
+	c := &commands.Table[v]
+	names := &C.emq_counted[v]
+	names.calls = C.CString(c.InfoName("calls"))
+	for _, result := range c.Results {
+		names.results[result] = C.CString(c.InfoName(commands.Results[result].Name))
+	}
+	for fate, name := range c.Fates {
+		if name != "" {
+			names.fates[fate] = C.CString(c.InfoName(name))
+		}
+	}
 }
 
 func readFields(to *[C.EMQ_MAX_READ]C.uint8_t, fields []commands.Field) {

@@ -215,6 +215,7 @@ func TestCrashReport(t *testing.T) {
 			require.NoError(t, err)
 			require.False(t, state.Success())
 			require.Contains(t, s.Log(), "BUG REPORT START")
+			require.Contains(t, s.Log(), "emq_enqueue_enqueued:1\r\n", "INFO emq")
 			require.Contains(t, s.Log(), "BUG REPORT END")
 		})
 	}

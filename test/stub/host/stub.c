@@ -53,6 +53,10 @@ struct vm_reply {
 struct vm_info {
     char *run_id;
 };
+struct vm_info_ctx {
+    text lines;
+    int in_section;
+};
 struct vm_cursor {
     size_t at;
     int done;
@@ -78,6 +82,7 @@ static vm_command commands[MAX_COMMANDS];
 static int num_commands, is_replica, module_options;
 static vm_event_fn on_event_loop, on_role, on_flush, on_swap;
 static vm_notify_fn on_key;
+static vm_info_fn on_info;
 static int key_events;
 static struct {
     const char *name;
@@ -238,6 +243,30 @@ static void api_FreeServerInfo(vm_ctx *ctx, vm_info *info) {
     free(info->run_id);
     free(info);
     held.infos--;
+}
+
+static int api_RegisterInfoFunc(vm_ctx *ctx, vm_info_fn f) {
+    (void)ctx;
+    on_info = f;
+    return VM_OK;
+}
+
+static int api_InfoAddSection(vm_info_ctx *info, const char *name) {
+    put(&info->lines, "# emq_%s\r\n", name);
+    info->in_section = 1;
+    return VM_OK;
+}
+
+static int api_InfoAddFieldCString(vm_info_ctx *info, const char *field, const char *value) {
+    if (!info->in_section || strpbrk(field, ": \r\n") || strpbrk(value, "\r\n")) fault("INFO: field %s", field);
+    put(&info->lines, "emq_%s:%s\r\n", field, value);
+    return VM_OK;
+}
+
+static int api_InfoAddFieldULongLong(vm_info_ctx *info, const char *field, unsigned long long value) {
+    char digits[32];
+    snprintf(digits, sizeof(digits), "%llu", value);
+    return api_InfoAddFieldCString(info, field, digits);
 }
 
 static int api_SubscribeToServerEvent(vm_ctx *ctx, vm_event event, vm_event_fn f) {
@@ -852,8 +881,11 @@ static void run(int *db, const bytes *argv, int argc, text *reply) {
         change_role(!is(argv[1], "NO"));
         put(reply, "+OK\r\n");
     } else if (is(argv[0], "INFO")) {
-        static const char line[] = "run_id:0123456789abcdef0123456789abcdef01234567\r\n";
-        put_bulk(reply, (bytes){(char *)line, sizeof(line) - 1});
+        vm_info_ctx info = {0};
+        put(&info.lines, "run_id:0123456789abcdef0123456789abcdef01234567\r\n");
+        if (on_info) on_info(&info, 0);
+        put_bulk(reply, (bytes){info.lines.p, info.lines.n});
+        free(info.lines.p);
     } else if (is(argv[0], "STUB")) {
         stub_command(argv, argc, reply);
     } else if (is(argv[0], "CONFIG") && configure(argv, argc, reply)) {

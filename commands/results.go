@@ -1,0 +1,85 @@
+package commands
+
+import "strings"
+
+// Result is what a call of a verb came to: how INFO emq counts it.
+type Result uint8
+
+// The results of calls that were carried out, and after them those of calls that were refused.
+const (
+	NoResult Result = iota
+	ResultEnqueued
+	ResultScheduled
+	ResultDuplicate
+	ResultClaimed
+	ResultEmpty
+	ResultCompleted
+	ResultDead
+	ResultExtended
+	ResultGone
+	ResultPromoted
+	ResultReaped
+	ResultArgument
+	ResultKind
+	ResultKey
+	ResultReplica
+	ResultFence
+	ResultType
+	ResultScript
+	ResultStale
+	ResultInternal
+	NumResults
+)
+
+// Results names each result as INFO does, and says what it means.
+var Results = [NumResults]struct{ Name, When string }{
+	ResultEnqueued:  {"enqueued", "the job was created and is pending"},
+	ResultScheduled: {"scheduled", "the job waits for its time, created by SCHEDULE or given back by FAIL"},
+	ResultDuplicate: {"duplicate", "the row was there already: nothing changed"},
+	ResultClaimed:   {"claimed", "a job was handed out"},
+	ResultEmpty:     {"empty", "there was nothing to hand out, nothing due or nothing expired"},
+	ResultCompleted: {"completed", "the job was settled as done"},
+	ResultDead:      {"dead", "the job failed for the last time"},
+	ResultExtended:  {"extended", "the lease got a new deadline"},
+	ResultGone:      {"gone", "there was no such job, whether the verb says so with a number or with `EMQSTALE job gone`"},
+	ResultPromoted:  {"promoted", "at least one job was moved to pending"},
+	ResultReaped:    {"reaped", "at least one lease was taken back"},
+	ResultArgument:  {"argument", "`ERR`: numkeys, a keyword or a number was wrong"},
+	ResultKind:      {"kind", "`EMQKIND`"},
+	ResultKey:       {"key", "`EMQKEY`"},
+	ResultReplica:   {"readonly", "`READONLY` of the module's; a replica that is not writable refuses before"},
+	ResultFence:     {"fence", "`EMQFENCE`"},
+	ResultType:      {"type", "`WRONGTYPE`"},
+	ResultScript:    {"script", "`EMQSCRIPT`"},
+	ResultStale:     {"stale", "`EMQSTALE … token mismatch`"},
+	ResultInternal:  {"internal", "`ERR internal error`: a fault in the module"},
+}
+
+// resultOf is the result of each refusal.
+var resultOf = [NumRefusals]Result{
+	RefusedNumkeys:  ResultArgument,
+	RefusedKind:     ResultKind,
+	RefusedKey:      ResultKey,
+	RefusedWord:     ResultArgument,
+	RefusedNumber:   ResultArgument,
+	RefusedReplica:  ResultReplica,
+	RefusedFence:    ResultFence,
+	RefusedType:     ResultType,
+	RefusedGone:     ResultGone,
+	RefusedScript:   ResultScript,
+	RefusedToken:    ResultStale,
+	RefusedInternal: ResultInternal,
+}
+
+// HostResults are the results of the refusals that only the host can find.
+var HostResults = [NumHostTexts]Result{
+	HostPanicked:  ResultInternal,
+	HostUnclaimed: ResultFence,
+	HostForked:    ResultInternal,
+}
+
+// InfoName is the name under which INFO has something that is counted of the verb, without the module's.
+func (c *Command) InfoName(what string) string {
+	_, verb, _ := strings.Cut(c.Name, ".")
+	return strings.ToLower(verb) + "_" + what
+}
