@@ -251,3 +251,20 @@ func TestInfoCountsThePump(t *testing.T) {
 	require.Equal(t, "1", st.Info("emq_queues_known"))
 	require.NotEqual(t, "0", st.Info("emq_queues_bytes"))
 }
+
+// The script for an exporter hands over every field that is a number.
+func TestExporterScript(t *testing.T) {
+	script, err := os.ReadFile("../examples/exporter.lua")
+	require.NoError(t, err)
+	st := start(t, withModule("--emq.pump-interval-ms", "0")).fresh(t)
+	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
+	got := map[string]string{}
+	for name, value := range fields(value(st.Do("EVAL", string(script), "0"))) {
+		got[name] = value.(string)
+	}
+	_, want := st.info("emq")
+	for _, text := range []string{"emq_identity", "emq_version", "emq_build", "emq_go", "emq_run_id"} {
+		delete(want, text)
+	}
+	require.Equal(t, want, got)
+}
