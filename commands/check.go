@@ -8,7 +8,7 @@ import (
 // check makes the checks that are the same for every verb, steps 2 to 6 of WIRE6 §2, and reports whether the verb may
 // go on. Step 1, the arity, is the server's, from the same table.
 func (c *Command) check(r *Request, o *Outcome) bool {
-	if got := r.Args[1]; got != c.Numkeys() {
+	if got := r.Args[1]; c.numkeys != "" && got != c.numkeys {
 		o.refuseNumkeys(c, got)
 		return false
 	}
@@ -24,6 +24,16 @@ func (c *Command) check(r *Request, o *Outcome) bool {
 		o.refuseWord(&c.Args[c.word-1], r.Args[c.word])
 		return false
 	}
+	if c.token > 0 && int(r.Argc) > c.token && r.Args[c.token] != c.Args[c.token-1].Words[0] {
+		o.refuseOption(&c.Args[c.token-1], r.Args[c.token])
+		return false
+	}
+	if c.cursor > 0 {
+		if _, ok := parseScan(r.Args[c.cursor]); !ok {
+			o.refuseCursor(&c.Args[c.cursor-1], r.Args[c.cursor])
+			return false
+		}
+	}
 	for _, i := range c.numbers {
 		a := &c.Args[i-1]
 		if n, ok := lease.Decimal(r.Args[i]); !ok || n < a.Range.min || n > a.Range.max {
@@ -31,7 +41,7 @@ func (c *Command) check(r *Request, o *Outcome) bool {
 			return false
 		}
 	}
-	if r.Replica {
+	if r.Replica && !c.ReadOnly() {
 		o.refuseReplica()
 		return false
 	}
@@ -64,6 +74,18 @@ func (r *Request) admit(o *Outcome, key Key, empty func(*Outcome)) bool {
 		}
 	}
 	return false
+}
+
+// admitQueue is admit for a verb that is about several of the queue's keys.
+func (r *Request) admitQueue(o *Outcome, keys []Key, empty func(*Outcome)) bool {
+	key := keys[0]
+	for _, k := range keys {
+		if r.Types[k] != None {
+			key = k
+			break
+		}
+	}
+	return r.admit(o, key, empty)
 }
 
 func (r *Request) verdict() fence.Verdict {
@@ -108,7 +130,7 @@ func (r *Request) held(o *Outcome, token int, verb string) bool {
 // read asserts that the host has read what the plan names. It reads nothing on a replica, and nothing where the names
 // can't be those of one queue; whoever comes here was refused by neither, so the host and this package disagree.
 func (r *Request) read(c *Command) bool {
-	unread := r.IdentityType == Unread
+	unread := r.IdentityType == Unread || c.Plan.Figures && r.Figures == nil
 	for _, k := range c.Plan.Keys {
 		unread = unread || r.Types[k] == Unread
 	}

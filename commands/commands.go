@@ -107,6 +107,11 @@ type Plan struct {
 	Due bool
 	// Member is the set that is asked whether it holds the caller's id, or NoKey.
 	Member Key
+	// Figures tells that the sizes, the lowest scores and the counts of Keys are read, and the first pending entry.
+	Figures bool
+	// Scans tells that the entries are those that one of the server's own scans finds, when a decision has asked for it
+	// with MakeScan. Of each, its row and the sets that hold it are read.
+	Scans bool
 }
 
 // Request is what the host read for one decision. The C mirror is emq_request.
@@ -130,12 +135,18 @@ type Request struct {
 	// ServedSince is the instant, in Unix ms, up to which a lease that ended does not count against its job, since the
 	// server did not serve its holder. 0 in a command: only the pump knows.
 	ServedSince int64
+	// Figures is what the plan's Figures asks for.
+	Figures *Figures
+	// ScannedTo is the server's cursor after the scan, if Scanned.
+	ScannedTo uint64
 	// Step counts the entries of the source that this call has already decided on.
 	Step int32
 	// Slice bounds the entries that the pump looks at in one call; 0 in a command.
 	Slice int32
 	// Tally is what this call has decided so far: that of the outcome before.
 	Tally Tally
+	// Argc is how many of Args were sent.
+	Argc int32
 	// Present is the set of fields that the row has, by their bits.
 	Present uint32
 	// Types tells what each key of the plan holds.
@@ -152,6 +163,8 @@ type Request struct {
 	Looked bool
 	// Member is the set of keys, by their bits, that hold Entry; or of the plan's Member alone, the id.
 	Member uint8
+	// Scanned tells that the scan was made: Entry is one that it found, if HasEntry.
+	Scanned bool
 }
 
 // Tally counts what one call has decided for the entries that it walked.
@@ -173,6 +186,8 @@ const (
 	// Look: read which of the queue's sets hold the entry, and the type of each, or, where the caller names the job, the
 	// plan's late part, and decide on the same job again.
 	Look
+	// MakeScan: have the server make the scan, read everything anew and decide again, then on each entry.
+	MakeScan
 )
 
 // Fate is what a decision makes of an entry that was walked.
@@ -191,6 +206,9 @@ const (
 	Stalled
 	// Buried: the job went to the dead letters.
 	Buried
+	// Reported: something is wrong with the entry, and stays so. Repaired: it was put right.
+	Reported
+	Repaired
 	NumFates
 )
 
@@ -216,8 +234,14 @@ type Outcome struct {
 	Fate Fate
 	// Result is what the call came to, once it is finished.
 	Result Result
+	// Finding is what AUDIT found.
+	Finding Finding
 	// Tally is what this call has decided, this decision included.
 	Tally Tally
+	// Scan is the scan to be made, or with ReplyAudit the one to come.
+	Scan Scan
+	// Numbers are those of ReplyNumbers.
+	Numbers [MaxNumbers]int64
 	// Text is the error reply, NUL-terminated, free of control bytes.
 	Text [MaxText]byte
 }
@@ -225,7 +249,7 @@ type Outcome struct {
 // Reset makes the outcome that of a verb which changes nothing and does not answer yet.
 func (o *Outcome) Reset() {
 	o.NumEffects, o.TextLen, o.Refusal, o.Next = 0, 0, NotRefused, Finish
-	o.Fate, o.Result, o.Reply = NoFate, NoResult, Reply{}
+	o.Fate, o.Result, o.Finding, o.Scan, o.Reply = NoFate, NoResult, Finding{}, Scan{Key: NoKey}, Reply{}
 }
 
 // Decide decides one verb on what was read for it, following the order of WIRE6 §2, and writes the outcome.

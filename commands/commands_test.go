@@ -37,6 +37,9 @@ type found struct {
 	servedSince  int64
 	slice        int32
 	replica      bool
+	scanned      bool
+	scannedTo    uint64
+	figures      Figures
 }
 
 func (f found) request(verb Verb, args ...string) *Request {
@@ -48,6 +51,7 @@ func (f found) request(verb Verb, args ...string) *Request {
 	}
 	r.Args[0] = c.Name
 	copy(r.Args[1:], args)
+	r.Argc = int32(len(args)) + 1
 	if f.identity == "-" {
 		r.IdentityType, r.Identity = None, ""
 	} else if f.identity != "" {
@@ -97,6 +101,18 @@ func (f found) request(verb Verb, args ...string) *Request {
 	}
 	if k := c.Plan.Counter; c.Plan.LateCounter && r.Looked {
 		r.Types[k] = None
+	}
+	if c.Plan.Figures {
+		r.Figures, r.Entry, r.HasEntry = &f.figures, f.entry, f.entry != ""
+	}
+	if r.Scanned = f.scanned; r.Scanned {
+		r.ScannedTo, r.Entry, r.HasEntry = f.scannedTo, id, !f.noEntry
+		if f.entry != "" {
+			r.Entry = f.entry
+		}
+		for _, k := range f.member {
+			r.Types[k] = SortedSet
+		}
 	}
 	for k, t := range f.types {
 		r.Types[k] = t
@@ -178,6 +194,8 @@ func valid(verb Verb) []string {
 		Extend:   {"2", "emq:{q}:active", "emq:{q}:job:JOB01", id, "3", "30000"},
 		Promote:  {"2", "emq:{q}:schedule", "emq:{q}:pending", "emq:{q}:", "100"},
 		Reap:     {"3", "emq:{q}:active", "emq:{q}:pending", "emq:{q}:dead", "emq:{q}:", "3", "100"},
+		Stats:    {"emq:{q}:"},
+		Audit:    {"emq:{q}:", "0", "10"},
 	}[verb]
 }
 
@@ -571,9 +589,15 @@ func TestOrder(t *testing.T) {
 			if c.word > 0 {
 				args[c.word-1] = "IN"
 			}
+			if c.cursor > 0 {
+				args[c.cursor-1] = "x"
+			}
+			if c.token > 0 {
+				args = append(args, "fix")
+			}
 			lastKey := 0
 			for i, a := range c.Args {
-				if a.Role == RoleKey {
+				if a.Role == RoleKey || a.Role == RoleBase && a.Access != 0 {
 					lastKey = i
 				}
 			}
@@ -582,9 +606,11 @@ func TestOrder(t *testing.T) {
 			if c.id > 0 {
 				args[c.id-1] = "GRP01"
 			}
-			args[0] = "02"
-			refuses("ERR numkeys")
-			args[0] = c.Numkeys()
+			if c.numkeys != "" {
+				args[0] = "02"
+				refuses("ERR numkeys")
+				args[0] = c.Numkeys()
+			}
 			if c.id > 0 {
 				refuses("EMQKIND")
 				args[c.id-1] = id
@@ -595,18 +621,28 @@ func TestOrder(t *testing.T) {
 				refuses("ERR " + c.Args[c.word-1].Name)
 				args[c.word-1] = scheduleIn
 			}
+			if c.token > 0 {
+				refuses("ERR fix")
+				args[c.token-1] = tokenFix
+			}
+			if c.cursor > 0 {
+				refuses("ERR cursor")
+				args[c.cursor-1] = "0"
+			}
 			for _, n := range c.numbers {
 				refuses("ERR " + c.Args[n-1].Name)
 				args[n-1] = "1"
 			}
-			refuses("READONLY")
+			if !c.ReadOnly() {
+				refuses("READONLY")
+			}
 			f.replica = false
 			refuses("EMQFENCE")
 			f.identity = ""
 			refuses("WRONGTYPE")
 			f.types = nil
 			f.member = []Key{KeyActive}
-			assert.Empty(t, decide(verb, f.request(verb, with(verb, 1, c.Numkeys())...)).err)
+			assert.Empty(t, decide(verb, f.request(verb, args...)).err)
 		})
 	}
 }
@@ -614,6 +650,9 @@ func TestOrder(t *testing.T) {
 func TestNumkeys(t *testing.T) {
 	for verb := range NumVerbs {
 		want := Table[verb].Numkeys()
+		if want == "" {
+			continue
+		}
 		for _, s := range []string{"", "0", "1", "02", "+2", "04", " 2", "2 ", "2\x00", "99", "-2", "2.0", "３"} {
 			got := decide(verb, found{row: held(nil)}.request(verb, with(verb, 1, s)...))
 			assert.True(t, strings.HasPrefix(got.err, "ERR numkeys must be "+want+", got "), "%q: %s", s, got.err)
@@ -636,6 +675,7 @@ func TestNumbers(t *testing.T) {
 		{Promote, 5, []string{"1", "10000"}, append(bad, "0", "10001")},
 		{Reap, 6, []string{"0", "1", "2147483647"}, append(bad, "2147483648")},
 		{Reap, 7, []string{"1", "10000"}, append(bad, "0", "10001")},
+		{Audit, 3, []string{"1", "1000"}, append(bad, "0", "1001")},
 	} {
 		name := Table[c.verb].Args[c.arg-1].Name
 		row := row{FieldState: "active", FieldAttempts: "3"}
@@ -680,6 +720,9 @@ func TestLayout(t *testing.T) {
 				strings.Replace(good, "{q}", "{q\x00}", 1), strings.Replace(good, "emq:", "emq:{x}:emq:", 1),
 				strings.Replace(good, "emq:", "EMQ:", 1), strings.Replace(good, "}:", "}", 1),
 			} {
+				if strings.Contains(s, "{other}") && len(c.places) == 1 {
+					continue // another queue's
+				}
 				got := decide(verb, found{row: held(nil)}.request(verb, with(verb, i+1, s)...))
 				assert.True(t, strings.HasPrefix(got.err, "EMQKEY "), "%s %s=%q: %q", c.Name, a.Name, s, got.err)
 				assert.Empty(t, got.effects)
@@ -719,6 +762,10 @@ func TestRefusalTexts(t *testing.T) {
 		{Schedule, with(Schedule, 3, "emq:{q}:scheduled"), `EMQKEY schedule must be "emq:{q}:schedule", got "emq:{q}:scheduled"`},
 		{Promote, with(Promote, 5, "10001"), `ERR limit must be an integer from 1 to 10000, got "10001"`},
 		{Reap, with(Reap, 1, "2"), `ERR numkeys must be 3, got "2"`},
+		{Stats, with(Stats, 1, "emq:{q}:pending"), `EMQKEY base must be "emq:{q}:", got "emq:{q}:pending"`},
+		{Audit, with(Audit, 2, "dead"), `ERR cursor must be "0" or what the last call gave, got "dead"`},
+		{Audit, append(valid(Audit), "fix"), `ERR fix must be "FIX" or left out, got "fix"`},
+		{Audit, append(valid(Audit), ""), `ERR fix must be "FIX" or left out, got ""`},
 		{Claim, with(Claim, 5, "\"\\\x00\x7f\xff"), `ERR lease_ms must be an integer from 1 to 4503599627370495, got "\"\\\x00\x7f\xff"`},
 	} {
 		assert.Equal(t, c.want, decide(c.verb, found{row: held(nil)}.request(c.verb, c.args...)).err)
@@ -753,9 +800,11 @@ func TestCounter(t *testing.T) {
 // TestPlanIsRead holds the assertion that a host which skipped its reads is found out before anything is decided.
 func TestPlanIsRead(t *testing.T) {
 	for verb := range NumVerbs {
-		for _, k := range append(Table[verb].Plan.Keys, NoKey) {
+		for _, k := range append(slices.Clone(Table[verb].Plan.Keys), NoKey) {
 			r := found{row: held(nil)}.request(verb, valid(verb)...)
-			if k == NoKey {
+			if k == NoKey && Table[verb].Plan.Figures {
+				r.Figures = nil
+			} else if k == NoKey {
 				r.IdentityType = Unread
 			} else {
 				r.Types[k] = Unread
@@ -768,12 +817,24 @@ func TestPlanIsRead(t *testing.T) {
 func TestTable(t *testing.T) {
 	for verb := range NumVerbs {
 		c := &Table[verb]
-		assert.LessOrEqual(t, c.Arity(), MaxArgs, c.Name)
-		assert.Equal(t, len(valid(verb)), len(c.Args), c.Name)
-		assert.Equal(t, RoleNumkeys, c.Args[0].Role, c.Name)
+		assert.Less(t, len(c.Args), MaxArgs, c.Name)
+		assert.LessOrEqual(t, len(c.Fields), MaxNumbers, c.Name)
+		least := len(c.Args)
+		for i, a := range c.Args {
+			if a.Role == RoleOption {
+				assert.Equal(t, len(c.Args)-1, i, "%s: the option is the last argument", c.Name)
+				least--
+			}
+		}
+		assert.Equal(t, least, len(valid(verb)), c.Name)
+		assert.Equal(t, map[bool]int{true: least + 1, false: -least - 1}[least == len(c.Args)], c.Arity(), c.Name)
+		assert.Equal(t, c.Args[0].Role == RoleNumkeys, c.numkeys != "", c.Name)
+		assert.True(t, c.numkeys != "" || c.Args[0].Role == RoleBase && c.Args[0].Access != 0, "%s declares no key", c.Name)
 		assert.NotEmpty(t, c.Summary, c.Name)
 		assert.NotEmpty(t, c.Complexity, c.Name)
-		assert.Contains(t, c.Flags, "write", c.Name)
+		assert.Equal(t, !c.ReadOnly(), strings.HasPrefix(c.Flags, "write "), c.Name)
+		assert.Equal(t, c.ReadOnly(), slices.Contains(strings.Fields(c.Categories), "read"), c.Name)
+		assert.NotEqual(t, c.ReadOnly(), slices.Contains(strings.Fields(c.Categories), "write"), c.Name)
 		assert.Contains(t, c.Flags, "getkeys-api", c.Name)
 		assert.Contains(t, strings.Fields(c.Categories), Category, c.Name)
 		assert.Equal(t, strings.Contains(c.Flags, "fast"), strings.Contains(c.Categories, "fast"), c.Name)

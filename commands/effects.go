@@ -178,6 +178,16 @@ const (
 	ReplyEmpty
 	// ReplyReaped: [[ids returned], [ids buried]] of the entries that were walked.
 	ReplyReaped
+	// ReplyNumbers: a map of the verb's Fields to the first N of Numbers.
+	ReplyNumbers
+	// ReplyAudit: [the cursor for Scan, [the findings]].
+	ReplyAudit
+)
+
+// MaxNumbers bounds the numbers of one reply; NoNumber is null there.
+const (
+	MaxNumbers = 9
+	NoNumber   = math.MinInt64
 )
 
 // Reply is the answer to a verb that was not refused, as data.

@@ -14,6 +14,7 @@ const (
 	RefusedKey
 	RefusedWord
 	RefusedNumber
+	RefusedCursor
 	RefusedReplica
 	RefusedFence
 	RefusedType
@@ -37,8 +38,9 @@ var Catalogue = [NumRefusals]struct {
 	RefusedNumkeys:  {"ERR", "numkeys is not, byte for byte, the verb's number of keys", "send the count that the verb's table gives"},
 	RefusedKind:     {"EMQKIND", "the id does not start with JOB", "mint ids in the JOB namespace"},
 	RefusedKey:      {"EMQKEY", "a key, rowprefix or base is not the exact name it must be, or names another queue", "build every name from the one queue"},
-	RefusedWord:     {"ERR", "a keyword is none of those that the verb knows", "send one that the text names, in lower case"},
+	RefusedWord:     {"ERR", "a keyword is none of those that the verb knows", "send what the text names, byte for byte"},
 	RefusedNumber:   {"ERR", "a number is no canonical decimal integer in its range", "send digits alone, in the range the text names"},
+	RefusedCursor:   {"ERR", "a cursor is none that the verb gave", "begin anew, with 0"},
 	RefusedReplica:  {"READONLY", "the server follows another, writable or not", "send it to the primary"},
 	RefusedFence:    {"EMQFENCE", "the store belongs to another wire, or is unclaimed and may not be claimed by this call or this user", "point the client at a store of this wire; see the fence"},
 	RefusedType:     {"WRONGTYPE", "a key that the verb needs holds another type", "find who wrote that key"},
@@ -58,6 +60,8 @@ const (
 	HostUnclaimed
 	// HostForked: a forked child of the server ran the verb, where Go can't (RefusedInternal).
 	HostForked
+	// HostUnscanned: the server does not scan (RefusedInternal).
+	HostUnscanned
 	NumHostTexts
 )
 
@@ -66,6 +70,7 @@ var HostTexts = [NumHostTexts]string{
 	HostPanicked:  "ERR internal error in the EMQ module: no job was changed, see the server's log",
 	HostUnclaimed: "EMQFENCE " + fence.Key + " is absent and could not be claimed with this user's rights",
 	HostForked:    "ERR internal error in the EMQ module: its verbs do not run in a forked child",
+	HostUnscanned: "ERR SCAN or ZSCAN does not run under its name on this server (see rename-command)",
 }
 
 // maxShown is how many of a foreign value's bytes a text shows, at most (WIRE6 §2).
@@ -154,6 +159,16 @@ func (o *Outcome) refuseNumber(a *Arg, got string) {
 
 func (o *Outcome) refuseWord(a *Arg, got string) {
 	o.refuse(RefusedWord, "ERR ", a.Name, ` must be "`, a.Words[0], `" or "`, a.Words[1], `", got `)
+	o.quote(got)
+}
+
+func (o *Outcome) refuseOption(a *Arg, got string) {
+	o.refuse(RefusedWord, "ERR ", a.Name, ` must be "`, a.Words[0], `" or left out, got `)
+	o.quote(got)
+}
+
+func (o *Outcome) refuseCursor(a *Arg, got string) {
+	o.refuse(RefusedCursor, "ERR ", a.Name, ` must be "0" or what the last call gave, got `)
 	o.quote(got)
 }
 

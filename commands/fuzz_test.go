@@ -35,6 +35,10 @@ func callOn(verb Verb, q, id string) []string {
 		return []string{"2", b + "schedule", b + "pending", b, "100"}
 	case Reap:
 		return []string{"3", b + "active", b + "pending", b + "dead", b, "3", "100"}
+	case Stats:
+		return []string{b}
+	case Audit:
+		return []string{b, "0", "10", "FIX"}
 	}
 	panic("no such verb")
 }
@@ -42,10 +46,13 @@ func callOn(verb Verb, q, id string) []string {
 // walks tells whether a verb takes the entries of a set, the jobs of which no caller names.
 func walks(verb Verb) bool { return verb == Claim || verb == Promote || verb == Reap }
 
+// onQueue tells whether a verb is on a whole queue, and begins with its base.
+func onQueue(verb Verb) bool { return verb == Stats || verb == Audit }
+
 // idOf is the id among the arguments of a verb that is on one.
 func idOf(verb Verb, args []string) string {
 	switch {
-	case walks(verb):
+	case walks(verb) || onQueue(verb):
 		return ""
 	case verb == Fail:
 		return args[5]
@@ -60,9 +67,13 @@ func wellNamed(verb Verb, args []string) bool {
 	id := idOf(verb, args)
 	first := [...]string{
 		Enqueue: "job:" + id, Claim: "pending", Complete: "active", Fail: "active",
-		Schedule: "job:" + id, Extend: "active", Promote: "schedule", Reap: "active",
+		Schedule: "job:" + id, Extend: "active", Promote: "schedule", Reap: "active", Stats: "", Audit: "",
 	}[verb]
-	q, head := strings.CutPrefix(args[1], "emq:{")
+	at := 1
+	if onQueue(verb) {
+		at = 0
+	}
+	q, head := strings.CutPrefix(args[at], "emq:{")
 	q, tail := strings.CutSuffix(q, "}:"+first)
 	if !head || !tail || q == "" || strings.ContainsAny(q, "{}\x00") {
 		return false
@@ -91,6 +102,8 @@ func FuzzLayout(f *testing.F) {
 	f.Add(uint8(Extend), "q", "JOB01", uint8(2), "emq:{q}:job:JOB02")
 	f.Add(uint8(Promote), "q", "", uint8(3), "emq:{q}:job:")
 	f.Add(uint8(Reap), "a}:active", "", uint8(2), "emq:{a}:pending")
+	f.Add(uint8(Stats), "a", "", uint8(0), "emq:{a}")
+	f.Add(uint8(Audit), "a", "", uint8(0), "emq:{a}:job:")
 	f.Fuzz(func(t *testing.T, v uint8, q, id string, at uint8, broken string) {
 		verb := Verb(v) % NumVerbs
 		args := callOn(verb, q, id)
@@ -98,8 +111,8 @@ func FuzzLayout(f *testing.F) {
 			args[at] = broken
 		}
 		o := run(t, verb, found{row: held(nil)}.request(verb, args...))
-		kind := walks(verb) || strings.HasPrefix(idOf(verb, args), "JOB")
-		want := args[0] == callOn(verb, q, id)[0] && kind && !wellNamed(verb, args)
+		kind := walks(verb) || onQueue(verb) || strings.HasPrefix(idOf(verb, args), "JOB")
+		want := (onQueue(verb) || args[0] == callOn(verb, q, id)[0]) && kind && !wellNamed(verb, args)
 		if got := o.Refusal == RefusedKey; got != want {
 			t.Fatalf("%q: EMQKEY is %v, should be %v: %q", args, got, want, o.Text[:o.TextLen])
 		}
@@ -272,6 +285,9 @@ func (d *dice) word(from ...string) string {
 // request makes up what a host read, within what a host can read: a row's fields where the row is a hash, an entry where
 // the source is a sorted set, and nothing at all where a check before the reads fails.
 func (d *dice) request(verb Verb) *Request {
+	if onQueue(verb) {
+		return d.queue(verb)
+	}
 	c := &Table[verb]
 	args := callOn(verb, d.word("q", "a", "{", "\x00"), d.word("JOB01", "JOB", "GRP01"))
 	if !d.often() {
@@ -418,7 +434,7 @@ func run(t *testing.T, verb Verb, r *Request) *Outcome {
 		used.Text[i] = 'x'
 	}
 	used.NumEffects, used.TextLen, used.Refusal, used.Next, used.Reply = 99, 99, 99, 99, Reply{99, 99}
-	used.Fate, used.Result, used.Tally = 99, 99, Tally{99, 99, 99}
+	used.Fate, used.Result, used.Tally, used.Finding, used.Scan = 99, 99, Tally{99, 99, 99}, Finding{99, 99, 99, true}, Scan{99, 99}
 	Decide(verb, r, used)
 	if *r != before {
 		t.Fatal("the request was changed")
@@ -429,6 +445,14 @@ func run(t *testing.T, verb Verb, r *Request) *Outcome {
 	checkResult(t, verb, r, clean)
 	if clean.Refusal != NotRefused || clean.TextLen != 0 {
 		checkRefusal(t, used)
+		return clean
+	}
+	switch verb {
+	case Stats:
+		checkStats(t, r, clean)
+		return clean
+	case Audit:
+		checkAudit(t, r, clean)
 		return clean
 	}
 	checkNext(t, verb, r, clean)
@@ -445,6 +469,9 @@ func (o *Outcome) meant() Outcome {
 	m := *o
 	clear(m.Text[o.TextLen:])
 	clear(m.Effects[o.NumEffects:])
+	if o.Reply.Kind != ReplyNumbers {
+		clear(m.Numbers[:])
+	}
 	for i := range m.Effects {
 		e := &m.Effects[i]
 		clear(e.Fields[e.N:])

@@ -19,6 +19,9 @@ const (
 	ResultGone
 	ResultPromoted
 	ResultReaped
+	ResultTold
+	ResultClean
+	ResultFound
 	ResultArgument
 	ResultKind
 	ResultKey
@@ -44,7 +47,10 @@ var Results = [NumResults]struct{ Name, When string }{
 	ResultGone:      {"gone", "there was no such job, whether the verb says so with a number or with `EMQSTALE job gone`"},
 	ResultPromoted:  {"promoted", "at least one job was moved to pending"},
 	ResultReaped:    {"reaped", "at least one lease was taken back"},
-	ResultArgument:  {"argument", "`ERR`: numkeys, a keyword or a number was wrong"},
+	ResultTold:      {"told", "the figures were told"},
+	ResultClean:     {"clean", "nothing was found wrong"},
+	ResultFound:     {"found", "something was found wrong, repaired or not"},
+	ResultArgument:  {"argument", "`ERR`: numkeys, a keyword, a number or a cursor was wrong"},
 	ResultKind:      {"kind", "`EMQKIND`"},
 	ResultKey:       {"key", "`EMQKEY`"},
 	ResultReplica:   {"readonly", "`READONLY` of the module's; a replica that is not writable refuses before"},
@@ -52,7 +58,7 @@ var Results = [NumResults]struct{ Name, When string }{
 	ResultType:      {"type", "`WRONGTYPE`"},
 	ResultScript:    {"script", "`EMQSCRIPT`"},
 	ResultStale:     {"stale", "`EMQSTALE … token mismatch`"},
-	ResultInternal:  {"internal", "`ERR internal error`: a fault in the module"},
+	ResultInternal:  {"internal", "`ERR`: a fault in the module, or a server on which AUDIT can't scan"},
 }
 
 // resultOf is the result of each refusal.
@@ -62,6 +68,7 @@ var resultOf = [NumRefusals]Result{
 	RefusedKey:      ResultKey,
 	RefusedWord:     ResultArgument,
 	RefusedNumber:   ResultArgument,
+	RefusedCursor:   ResultArgument,
 	RefusedReplica:  ResultReplica,
 	RefusedFence:    ResultFence,
 	RefusedType:     ResultType,
@@ -76,6 +83,7 @@ var HostResults = [NumHostTexts]Result{
 	HostPanicked:  ResultInternal,
 	HostUnclaimed: ResultFence,
 	HostForked:    ResultInternal,
+	HostUnscanned: ResultInternal,
 }
 
 // InfoName is the name under which INFO has something that is counted of the verb, without the module's.

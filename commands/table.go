@@ -2,6 +2,7 @@ package commands
 
 import (
 	"strconv"
+	"strings"
 
 	"emq/lease"
 )
@@ -29,6 +30,8 @@ const (
 	Extend
 	Promote
 	Reap
+	Stats
+	Audit
 	NumVerbs
 )
 
@@ -48,6 +51,10 @@ const (
 	RoleRowPrefix
 	// RoleWord: one of Arg.Words.
 	RoleWord
+	// RoleOption: the first of Arg.Words, or left out; it is the last argument.
+	RoleOption
+	// RoleCursor: a place in the audit.
+	RoleCursor
 	// RoleNumber: an integer in Arg.Range.
 	RoleNumber
 	// RoleBytes: opaque bytes.
@@ -59,12 +66,16 @@ type Access uint16
 
 // Flags of a key spec, numbered as the server numbers them.
 const (
+	AccessRO     Access = 1 << 0
 	AccessRW     Access = 1 << 1
 	AccessRead   Access = 1 << 4
 	AccessUpdate Access = 1 << 5
 	AccessInsert Access = 1 << 6
 	AccessDelete Access = 1 << 7
 )
+
+// maxCount bounds what one call may be asked for.
+const maxCount = 1000
 
 // Range bounds a number, both ends included.
 type Range struct {
@@ -81,9 +92,9 @@ type Arg struct {
 	Name   string
 	Role   Role
 	Key    Key       // of RoleKey
-	Access Access    // of RoleKey
+	Access Access    // of RoleKey, and of a base that is declared as a key itself
 	Range  Range     // of RoleNumber
-	Words  [2]string // of RoleWord
+	Words  [2]string // of RoleWord and RoleOption
 }
 
 // Command is all there is to know of a verb. Registration, COMMAND DOCS, the checks and the docs derive from it.
@@ -92,7 +103,7 @@ type Command struct {
 	Summary    string
 	Complexity string
 	Since      string
-	// Flags are the server's command flags; all verbs are `write` and answer getkeys as well.
+	// Flags are the server's command flags; all verbs answer getkeys as well.
 	Flags string
 	// Categories are the ACL categories, which the server derives from nothing.
 	Categories string
@@ -101,6 +112,8 @@ type Command struct {
 	// Args are the arguments in their order, the verb's name left out.
 	Args []Arg
 	Plan Plan
+	// Fields names the numbers of ReplyNumbers.
+	Fields []string
 	// Results are what a call can come to, and Fates the names of what can become of an entry on the way: what INFO counts.
 	// The refusals that follow from the arguments are added to them.
 	Results []Result
@@ -110,14 +123,24 @@ type Command struct {
 	numkeys string
 	id      int   // where in Request.Args the id is, 0 if there is none
 	word    int   // where the keyword is, 0 if there is none
+	token   int   // where the option is, 0 if there is none
+	cursor  int   // where the cursor is, 0 if there is none
 	numbers []int // where the numbers are
 	places  []place
 }
 
-// Arity is the number of arguments, the verb's name included.
-func (c *Command) Arity() int { return len(c.Args) + 1 }
+// Arity is the number of arguments, the verb's name included; negative if there may be more, as the server has it.
+func (c *Command) Arity() int {
+	if c.token > 0 {
+		return -len(c.Args)
+	}
+	return len(c.Args) + 1
+}
 
-// Numkeys is the verb's count of keys as its first argument must spell it.
+// ReadOnly tells that the verb writes nothing, so that replicas run it too.
+func (c *Command) ReadOnly() bool { return strings.HasPrefix(c.Flags, "readonly ") }
+
+// Numkeys is the verb's count of keys as its first argument must spell it; empty if it has none.
 func (c *Command) Numkeys() string { return c.numkeys }
 
 // Table is the module on one screen.
@@ -318,6 +341,45 @@ var Table = [NumVerbs]Command{
 		Fates:   [NumFates]string{Returned: leasesReturned, Stalled: leasesStalled, Buried: jobsBuried, Dropped: entriesDropped, Left: entriesLeft},
 		decide:  decideReap,
 	},
+	Stats: {
+		Name:       "EMQ.STATS",
+		Summary:    "Tells how many jobs of a queue are in which state, and the next times that matter.",
+		Complexity: "O(log(N)) with N the number of jobs.",
+		Flags:      "readonly fast getkeys-api",
+		Categories: "emq read fast",
+		Tips:       "nondeterministic_output",
+		Args:       []Arg{{Name: "base", Role: RoleBase, Access: AccessRO | AccessRead}},
+		Plan:       Plan{Keys: statsKeys, Counter: NoKey, Source: NoKey, Member: NoKey, Figures: true},
+		Fields:     statsFields,
+		Results:    []Result{ResultTold},
+		decide:     decideStats,
+	},
+	Audit: {
+		Name:    "EMQ.AUDIT",
+		Summary: "Looks through a queue, a part in each call, for jobs that are not where their rows say, and puts them right if asked to.",
+		Complexity: "O(M*log(N)) with N the number of jobs and M about count, or the size of a set that is in a compact " +
+			"encoding; the rows are found among all keys of the database.",
+		Flags:      "write getkeys-api",
+		Categories: "emq write slow",
+		Tips:       "nondeterministic_output",
+		Args: []Arg{
+			{Name: "base", Role: RoleBase, Access: AccessRW | AccessRead | AccessUpdate},
+			{Name: "cursor", Role: RoleCursor},
+			{Name: "count", Role: RoleNumber, Range: between(1, maxCount)},
+			{Name: "fix", Role: RoleOption, Words: [2]string{tokenFix}},
+		},
+		Plan: Plan{
+			Keys:    []Key{KeyPending, KeyActive, KeySchedule, KeyDead},
+			Values:  []Field{FieldState, FieldAttempts, FieldLeaseEpoch, FieldGroup},
+			Counter: NoKey,
+			Source:  NoKey,
+			Member:  NoKey,
+			Scans:   true,
+		},
+		Results: []Result{ResultClean, ResultFound},
+		Fates:   [NumFates]string{Reported: findingsLeft, Repaired: findingsFixed},
+		decide:  decideAudit,
+	},
 }
 
 // The parts of a command that its arguments imply.
@@ -325,23 +387,31 @@ func init() {
 	for v := range Table {
 		c := &Table[v]
 		c.Since = Version
-		keys := 0
+		keys, hasNumkeys := 0, false
 		for i, a := range c.Args {
 			if p, ok := placeOf(i+1, &a); ok {
 				c.places = append(c.places, p)
 			}
 			switch a.Role {
+			case RoleNumkeys:
+				hasNumkeys = true
 			case RoleKey:
 				keys++
 			case RoleID:
 				c.id = i + 1
 			case RoleWord:
 				c.word = i + 1
+			case RoleOption:
+				c.token = i + 1
+			case RoleCursor:
+				c.cursor = i + 1
 			case RoleNumber:
 				c.numbers = append(c.numbers, i+1)
 			}
 		}
-		c.numkeys = strconv.Itoa(keys)
+		if hasNumkeys {
+			c.numkeys = strconv.Itoa(keys)
+		}
 		c.addRefusals()
 	}
 }
@@ -354,15 +424,20 @@ const (
 	jobsBuried     = "jobs_buried"
 	entriesDropped = "entries_dropped"
 	entriesLeft    = "entries_left"
+	findingsLeft   = "findings_left"
+	findingsFixed  = "findings_fixed"
 )
 
 // addRefusals adds those that any verb with such arguments can meet.
 func (c *Command) addRefusals() {
-	if c.numkeys != "0" || c.word > 0 || len(c.numbers) > 0 {
+	if c.numkeys != "" || c.cursor > 0 {
 		c.Results = append(c.Results, ResultArgument)
 	}
 	if c.id > 0 {
 		c.Results = append(c.Results, ResultKind)
 	}
-	c.Results = append(c.Results, ResultKey, ResultReplica, ResultFence, ResultType, ResultInternal)
+	if !c.ReadOnly() {
+		c.Results = append(c.Results, ResultReplica)
+	}
+	c.Results = append(c.Results, ResultKey, ResultFence, ResultType, ResultInternal)
 }

@@ -107,7 +107,8 @@ typedef int (*vm_set_number_fn)(const char *name, long long, void *, vm_string *
 typedef int (*vm_apply_fn)(vm_ctx *, void *, vm_string **error);
 
 /* Command info, as SetCommandInfo reads it. */
-enum { VM_ARG_STRING = 0, VM_ARG_INTEGER = 1, VM_ARG_KEY = 3 };
+enum { VM_ARG_STRING = 0, VM_ARG_INTEGER = 1, VM_ARG_KEY = 3, VM_ARG_PURE_TOKEN = 6 };
+enum { VM_ARG_OPTIONAL = 1 << 0 };
 typedef struct vm_arg {
     const char *name;
     int type;
@@ -225,6 +226,7 @@ typedef struct {
     X(vm_key *, OpenKey, (vm_ctx *, vm_string *name, int mode))                                                        \
     X(void, CloseKey, (vm_key *))                                                                                      \
     X(int, KeyType, (vm_key *))                                                                                        \
+    X(size_t, ValueLength, (vm_key *))                                                                                 \
     X(int, DeleteKey, (vm_key *))                                                                                      \
     X(char *, StringDMA, (vm_key *, size_t *len, int mode))                                                            \
     X(int, HashGet, (vm_key *, int flags, ...))                                                                        \
@@ -249,6 +251,7 @@ typedef struct {
     X(int, ReplyWithString, (vm_ctx *, vm_string *))                                                                   \
     X(int, ReplyWithArray, (vm_ctx *, long))                                                                           \
     X(int, ReplyWithEmptyArray, (vm_ctx *))                                                                            \
+    X(int, ReplyWithMap, (vm_ctx *, long))                                                                             \
     X(int, ReplyWithNull, (vm_ctx *))
 
 #define VM_DECLARE(result, name, args) extern result(*vm_##name) args;

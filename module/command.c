@@ -2,6 +2,7 @@
 #include "emq.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "_cgo_export.h"
@@ -21,6 +22,13 @@ static int ends_in(const char *s, size_t n, const char *end, size_t end_len) {
 /* Cuts the queue's base off a declared set. The names of undeclared keys are made from it, so whatever a caller sends,
  * no key is read outside the queue of a key that the ACL has seen; whether the names are right is Go's to say. */
 static int find_base(emq_frame *f) {
+    if (f->verb->base_at) {
+        emq_bytes base = f->req.args[f->verb->base_at];
+        if (!ends_in(base.p, (size_t)base.n, "}:", 2)) return 0;
+        f->base = base.p;
+        f->base_len = (size_t)base.n;
+        return 1;
+    }
     for (int i = 0; i < f->verb->arity; i++) {
         int key = f->verb->key_at[i];
         if (key == EMQ_NO_KEY || key == EMQ_ROW) continue;
@@ -86,7 +94,9 @@ static vm_string *derived_name(emq_frame *f, int key) {
  * only the first key is opened that way, with no other open; one that has expired counts as absent for the rest. */
 vm_key *emq_open_anew(emq_frame *f, emq_step *s, int key) {
     int mode = VM_READ | VM_WRITE;
-    if (f->first_open == EMQ_NO_KEY)
+    if (f->verb->readonly)
+        mode = VM_READ | VM_OPEN_UNSEEN;
+    else if (f->first_open == EMQ_NO_KEY)
         f->first_open = (uint8_t)key;
     else
         mode |= VM_OPEN_NOEXPIRE;
@@ -223,6 +233,54 @@ static void look(emq_frame *f, emq_step *s) {
     r->looked = 1;
 }
 
+/* Reads the next of what a scan found, that entry's row, and which sets hold it. */
+static void read_scanned(emq_frame *f, emq_step *s) {
+    emq_request *r = &f->req;
+    size_t n, prefix = f->scan->stride == 1 ? f->base_len + emq_suffix_len[EMQ_ROW] : 0;
+    r->has_entry = 0;
+    memset(r->row, 0, sizeof(r->row));
+    const char *p;
+    do {
+        vm_reply *element = vm_CallReplyArrayElement(f->scan->list, f->scan->at);
+        if (!element) return;
+        f->scan->at += f->scan->stride;
+        p = vm_CallReplyStringPtr(element, &n);
+    } while (!p || n < prefix);
+    s->entry = vm_CreateString(NULL, p + prefix, n - prefix);
+    r->has_entry = 1;
+    r->entry = bytes_of(s->entry);
+    s->row_name = emq_make_name(f->base, f->base_len, EMQ_ROW, r->entry);
+    read_row(f, s);
+    look(f, s);
+}
+
+/* Reads of the whole queue what STATS tells. */
+static void read_figures(emq_frame *f) {
+    emq_figures *figures = &f->figures;
+    emq_step *s = &f->first;
+    vm_string **count = s->value;
+    memset(figures, 0, sizeof(*figures));
+    for (int key = 0; key < EMQ_NUM_KEYS; key++) {
+        if (f->req.types[key] == VM_TYPE_HASH + 1) {
+            vm_HashGet(f->key[key], VM_HASH_NONE, emq_field[EMQ_FIELD_COUNT], count, NULL);
+            if (*count) figures->counts[key] = bytes_of(*count++);
+        }
+        if (f->req.types[key] != VM_TYPE_ZSET + 1) continue;
+        figures->sizes[key] = (int64_t)vm_ValueLength(f->key[key]);
+        vm_ZsetFirstInScoreRange(f->key[key], -INFINITY, INFINITY, 0, 0);
+        vm_string *first = vm_ZsetRangeCurrentElement(f->key[key], &figures->next[key]);
+        if (!first) continue;
+        if (key == EMQ_PENDING) {
+            s->entry = first;
+            f->req.has_entry = 1;
+            f->req.entry = bytes_of(first);
+        } else {
+            vm_FreeString(NULL, first);
+        }
+    }
+    f->req.figures = figures;
+}
+
 /* Reads whether the plan's set holds the caller's id. */
 static void read_member(emq_frame *f) {
     int key = f->verb->member;
@@ -236,7 +294,8 @@ static void read_member(emq_frame *f) {
 static void read_plan(emq_frame *f) {
     emq_request *r = &f->req;
     emq_bytes numkeys = r->args[1];
-    if (numkeys.n != 1 || numkeys.p[0] != '0' + f->verb->numkeys || r->replica || !find_base(f)) return;
+    if (f->verb->numkeys && (numkeys.n != 1 || numkeys.p[0] != '0' + f->verb->numkeys)) return;
+    if (r->replica || !find_base(f)) return;
     for (uint32_t keys = f->verb->keys; keys; keys &= keys - 1) {
         int key = __builtin_ctz(keys);
         r->types[key] = type_of(emq_open(f, &f->first, key));
@@ -244,9 +303,13 @@ static void read_plan(emq_frame *f) {
     read_identity(f);
     if (f->verb->counter != EMQ_NO_KEY && !f->verb->late_counter) read_count(f);
     if (f->verb->member != EMQ_NO_KEY) read_member(f);
-    if (f->verb->source != EMQ_NO_KEY)
+    if (f->verb->figures)
+        read_figures(f);
+    else if (f->scan)
+        read_scanned(f, &f->first);
+    else if (f->verb->source != EMQ_NO_KEY)
         read_entry(f, &f->first);
-    else
+    else if (!f->verb->scans)
         read_row(f, &f->first);
 }
 
@@ -272,15 +335,16 @@ static void note_fate(emq_frame *f, int fate) {
     w->at.ties++;
 }
 
-/* The step for the next entry. One without effects is not kept, so that a walk costs the memory of what it changes. */
+/* The step for the next entry. One of which nothing comes is not kept, so that a walk costs the memory of what it
+ * changes or tells. */
 static emq_step *next_step(emq_frame *f, emq_step *s) {
-    if (!s->num_effects) {
+    if (!s->num_effects && !s->finding.what) {
         free_read(s);
         memset(s, 0, sizeof(*s));
         return s;
     }
     size_t size = sizeof(*s->effects) * (size_t)s->num_effects;
-    s->effects = memcpy(vm_Alloc(size), f->out.effects, size);
+    s->effects = size ? memcpy(vm_Alloc(size), f->out.effects, size) : NULL;
     s->next = vm_Alloc(sizeof(*s));
     memset(s->next, 0, sizeof(*s));
     return s->next;
@@ -303,14 +367,16 @@ static int decide(emq_frame *f, int verb) {
         s->effects = f->out.effects;
         s->num_effects = f->out.num_effects;
         s->fate = f->out.fate;
+        s->finding = f->out.finding;
         f->last = s;
+        if (f->out.next == EMQ_MAKE_SCAN) return 1;
         f->fates[f->out.fate]++;
         if (f->walk) note_fate(f, f->out.fate);
         if (f->out.next == EMQ_FINISH) return 1;
         s = next_step(f, s);
         f->req.step++;
         f->req.tally = f->out.tally;
-        read_entry(f, s);
+        f->scan ? read_scanned(f, s) : read_entry(f, s);
     }
 }
 
@@ -318,7 +384,7 @@ static void free_frame(emq_frame *f) {
     for (emq_step *s = &f->first, *next; s; s = next) {
         next = s->next;
         free_read(s);
-        if (s->effects != f->out.effects) vm_Free(s->effects);
+        if (s->effects && s->effects != f->out.effects) vm_Free(s->effects);
         if (s != &f->first) vm_Free(s);
     }
     for (uint32_t keys = f->owned; keys; keys &= keys - 1) vm_FreeString(NULL, f->name[__builtin_ctz(keys)]);
@@ -326,11 +392,12 @@ static void free_frame(emq_frame *f) {
 }
 
 /* Reads and decides. 0 if there is no decision. */
-static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk) {
+static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk, emq_scanned *scan) {
     const emq_verb *v = &emq_verbs[verb];
     memset(f, 0, offsetof(emq_frame, req));
     memset(&f->req.args[argc], 0, offsetof(emq_frame, out) - offsetof(emq_frame, req.args) - sizeof(f->req.args[0]) * (size_t)argc);
     f->walk = walk;
+    f->scan = scan;
     f->ctx = ctx;
     f->argv = argv;
     f->verb = v;
@@ -342,11 +409,16 @@ static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int ve
     }
     if (v->id_at) f->id = argv[v->id_at];
     f->req.now = vm_CachedMicroseconds() / 1000;
-    f->req.replica = emq_is_replica != 0;
+    f->req.argc = argc;
+    f->req.replica = emq_is_replica && !v->readonly;
     f->req.epoch = bytes_of(emq_run_id);
     if (walk) {
         f->req.slice = walk->slice;
         f->req.served_since = walk->served_since;
+    }
+    if (scan) {
+        f->req.scanned = 1;
+        f->req.scanned_to = scan->to;
     }
     read_plan(f);
     int decided = decide(f, verb);
@@ -354,11 +426,51 @@ static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int ve
     return decided;
 }
 
+/* The pattern of the row keys of a queue: its characters mean themselves. */
+static vm_string *row_pattern(const emq_frame *f) {
+    char *pattern = vm_Alloc(2 * f->base_len + emq_suffix_len[EMQ_ROW] + 1), *to = pattern;
+    for (size_t i = 0; i < f->base_len; i++) {
+        if (strchr("*?[]\\^-", f->base[i])) *to++ = '\\'; /* no NUL is in a base */
+        *to++ = f->base[i];
+    }
+    memcpy(to, emq_suffix[EMQ_ROW], emq_suffix_len[EMQ_ROW]);
+    to += emq_suffix_len[EMQ_ROW];
+    *to++ = '*';
+    vm_string *s = vm_CreateString(NULL, pattern, (size_t)(to - pattern));
+    vm_Free(pattern);
+    return s;
+}
+
+/* Has the server make the scan that was decided on. 0 if it does not. No key is open. */
+static int make_scan(emq_frame *f, emq_scanned *scan) {
+    char cursor[24];
+    int key = f->out.scan.key;
+    vm_string *count = f->argv[EMQ_AUDIT_COUNT];
+    snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long)f->out.scan.at);
+    if (key == EMQ_ROW) {
+        vm_string *pattern = row_pattern(f);
+        scan->reply = vm_Call(f->ctx, "SCAN", "ccscs", cursor, "MATCH", pattern, "COUNT", count);
+        vm_FreeString(NULL, pattern);
+        scan->stride = 1;
+    } else {
+        scan->reply = vm_Call(f->ctx, "ZSCAN", "sccs", emq_name(f, &f->first, key), cursor, "COUNT", count);
+        scan->stride = 2; /* each entry with its score */
+    }
+    if (!scan->reply || vm_CallReplyType(scan->reply) != VM_REPLY_ARRAY) return 0;
+    vm_reply *next = vm_CallReplyArrayElement(scan->reply, 0);
+    scan->list = vm_CallReplyArrayElement(scan->reply, 1);
+    size_t n;
+    const char *p = next ? vm_CallReplyStringPtr(next, &n) : NULL;
+    if (!p || !scan->list) return 0;
+    for (size_t i = 0; i < n; i++) scan->to = scan->to * 10 + (uint64_t)(p[i] - '0');
+    return 1;
+}
+
 /* Counts a call that is over, for INFO; the fates of its entries if it was carried out. */
 static void count_call(const emq_frame *f, int verb, int result, int carried_out) {
     emq_count *count = &emq_counts[verb];
     count->results[result]++;
-    if (!carried_out || f->verb->source == EMQ_NO_KEY) return;
+    if (!carried_out || (f->verb->source == EMQ_NO_KEY && !f->verb->scans)) return;
     for (int i = 0; i < EMQ_NUM_FATES; i++) count->fates[i] += f->fates[i];
 }
 
@@ -366,15 +478,16 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
     const emq_verb *v = &emq_verbs[verb];
     if (vm_IsKeysPositionRequest(ctx)) {
         for (int i = 0; i < argc && i < v->arity; i++)
-            if (v->key_at[i] != EMQ_NO_KEY) vm_KeyAtPosWithFlags(ctx, i, (int)v->access[i]);
+            if (v->access[i]) vm_KeyAtPosWithFlags(ctx, i, (int)v->access[i]);
         return VM_OK;
     }
-    if (argc != v->arity) return vm_WrongArity(ctx);
+    if (argc > v->arity || argc < v->least) return vm_WrongArity(ctx);
     /* A forked child shares nothing with the Go runtime's threads: entering Go there hangs for ever. */
     if (emq_is_child) return vm_ReplyWithError(ctx, emq_text[EMQ_TEXT_FORKED]);
 
     emq_frame f;
-    int decided = prepare(&f, ctx, argv, argc, verb, NULL), refused = 0;
+    emq_scanned scan = {0};
+    int decided = prepare(&f, ctx, argv, argc, verb, NULL, NULL), refused = 0, unscanned = 0;
     if (decided && emq_claims_identity(&f)) {
         /* The claim is a command of its own, which may run code of other modules: no key stays open across it, and what
          * was read before it is read again after it. */
@@ -382,8 +495,14 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
         free_frame(&f);
         refused = !emq_claim_identity(ctx);
         emq_identity_claims += !refused;
-        decided = prepare(&f, ctx, argv, argc, verb, NULL);
+        decided = prepare(&f, ctx, argv, argc, verb, NULL, NULL);
         refused |= decided && emq_claims_identity(&f);
+    } else if (decided && f.out.next == EMQ_MAKE_SCAN) {
+        /* So is a scan, which may meet keys that have expired. */
+        emq_close_keys(&f, EMQ_NO_KEY);
+        unscanned = !make_scan(&f, &scan);
+        free_frame(&f);
+        decided = prepare(&f, ctx, argv, argc, verb, NULL, unscanned ? NULL : &scan);
     }
     if (!decided) {
         vm_ReplyWithError(ctx, emq_text[EMQ_TEXT_PANICKED]);
@@ -391,6 +510,9 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
     } else if (refused) {
         vm_ReplyWithError(ctx, emq_text[EMQ_TEXT_UNCLAIMED]);
         count_call(&f, verb, emq_text_result[EMQ_TEXT_UNCLAIMED], 0);
+    } else if (unscanned) {
+        vm_ReplyWithError(ctx, emq_text[EMQ_TEXT_UNSCANNED]);
+        count_call(&f, verb, emq_text_result[EMQ_TEXT_UNSCANNED], 0);
     } else {
         emq_apply(&f);
         emq_close_keys(&f, EMQ_NO_KEY);
@@ -400,12 +522,13 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
     }
     emq_close_keys(&f, EMQ_NO_KEY);
     free_frame(&f);
+    if (scan.reply) vm_FreeCallReply(scan.reply);
     return VM_OK;
 }
 
 int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk) {
     emq_frame f;
-    int ok = prepare(&f, ctx, argv, emq_verbs[verb].arity, verb, walk) && !f.out.text_len;
+    int ok = prepare(&f, ctx, argv, emq_verbs[verb].arity, verb, walk, NULL) && !f.out.text_len;
     if (ok) {
         emq_apply(&f);
         emq_close_keys(&f, EMQ_NO_KEY);
@@ -427,6 +550,8 @@ TRAMPOLINE(4)
 TRAMPOLINE(5)
 TRAMPOLINE(6)
 TRAMPOLINE(7)
+TRAMPOLINE(8)
+TRAMPOLINE(9)
 const vm_command_fn emq_trampolines[] = {trampoline_0, trampoline_1, trampoline_2, trampoline_3,
-                                         trampoline_4, trampoline_5, trampoline_6, trampoline_7};
+                                         trampoline_4, trampoline_5, trampoline_6, trampoline_7, trampoline_8, trampoline_9};
 const int emq_num_trampolines = sizeof(emq_trampolines) / sizeof(emq_trampolines[0]);

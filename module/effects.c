@@ -3,6 +3,7 @@
 #include "emq.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 enum { MAX_WORDS = 1 + 2 * EMQ_MAX_FIELDS };
 
@@ -228,6 +229,50 @@ static void reply_ids(emq_frame *f, int fate, int or_fate) {
         if (s->fate == fate || s->fate == or_fate) vm_ReplyWithString(f->ctx, s->entry);
 }
 
+static void reply_numbers(emq_frame *f, long n) {
+    vm_ReplyWithMap(f->ctx, n);
+    for (long i = 0; i < n; i++) {
+        vm_ReplyWithString(f->ctx, f->verb->fields[i]);
+        if (f->out.numbers[i] == EMQ_NO_NUMBER)
+            vm_ReplyWithNull(f->ctx);
+        else
+            vm_ReplyWithLongLong(f->ctx, f->out.numbers[i]);
+    }
+}
+
+/* A cursor of the audit's, which begins and ends in 0. */
+static void reply_cursor(emq_frame *f) {
+    char text[64];
+    size_t n = 1;
+    if (f->out.scan.key == EMQ_NO_KEY) {
+        text[0] = '0';
+    } else {
+        size_t len;
+        const char *part = vm_StringPtrLen(emq_word[emq_part[f->out.scan.key]], &len);
+        n = (size_t)snprintf(text, sizeof(text), "%.*s:%llu", (int)len, part, (unsigned long long)f->out.scan.at);
+    }
+    vm_string *s = emq_string(text, n);
+    vm_ReplyWithString(f->ctx, s);
+    vm_FreeString(NULL, s);
+}
+
+static void reply_audit(emq_frame *f) {
+    long n = 0;
+    vm_ReplyWithArray(f->ctx, 2);
+    reply_cursor(f);
+    for (emq_step *s = &f->first; s; s = s->next) n += s->finding.what != 0;
+    vm_ReplyWithArray(f->ctx, n);
+    for (emq_step *s = &f->first; s; s = s->next) {
+        if (!s->finding.what) continue;
+        vm_ReplyWithArray(f->ctx, 5);
+        vm_ReplyWithString(f->ctx, emq_word[s->finding.what]);
+        vm_ReplyWithString(f->ctx, s->entry);
+        vm_ReplyWithString(f->ctx, emq_word[s->finding.where]);
+        vm_ReplyWithString(f->ctx, emq_word[s->finding.remedy]);
+        vm_ReplyWithLongLong(f->ctx, s->finding.applied);
+    }
+}
+
 void emq_reply(emq_frame *f) {
     emq_step *s = f->last;
     const emq_value *reply = &f->out.reply;
@@ -244,6 +289,8 @@ void emq_reply(emq_frame *f) {
         reply_ids(f, EMQ_RETURNED, EMQ_STALLED);
         reply_ids(f, EMQ_BURIED, EMQ_BURIED);
         break;
+    case EMQ_REPLY_NUMBERS: reply_numbers(f, (long)reply->n); break;
+    case EMQ_REPLY_AUDIT: reply_audit(f); break;
     case EMQ_REPLY_JOB:
         vm_ReplyWithArray(f->ctx, 3);
         vm_ReplyWithString(f->ctx, s->entry);

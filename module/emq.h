@@ -14,20 +14,22 @@
 /* The module's version, as a decimal MMmmpp. */
 enum { EMQ_VERSION = 100 };
 
-enum { EMQ_MAX_ARGS = 12, EMQ_MAX_FIELDS = 4, EMQ_MAX_READ = 5, EMQ_MAX_EFFECTS = 6, EMQ_MAX_TEXT = 1024, EMQ_MAX_VERBS = 16 };
+enum { EMQ_MAX_ARGS = 12, EMQ_MAX_FIELDS = 4, EMQ_MAX_READ = 5, EMQ_MAX_EFFECTS = 6, EMQ_MAX_TEXT = 1024, EMQ_MAX_NUMBERS = 9, EMQ_MAX_VERBS = 16 };
 
 enum { EMQ_ROW, EMQ_PENDING, EMQ_ACTIVE, EMQ_SCHEDULE, EMQ_DEAD, EMQ_COMPLETED, EMQ_FAILED, EMQ_NUM_KEYS, EMQ_NO_KEY = 255 };
 enum { EMQ_FIELD_PAYLOAD = 2, EMQ_FIELD_COUNT = 9, EMQ_NUM_FIELDS, EMQ_NO_FIELD = 255 };
 enum { EMQ_CONST_ZERO = 4, EMQ_CONST_ONE, EMQ_NUM_CONSTS = 8 };
 enum { EMQ_OP_SET, EMQ_OP_HSET, EMQ_OP_HDEL, EMQ_OP_ZADD, EMQ_OP_ZREM, EMQ_OP_DEL, EMQ_OP_HINCRBY };
 enum { EMQ_VALUE_CONST, EMQ_VALUE_ARG, EMQ_VALUE_INT, EMQ_VALUE_EPOCH };
-enum { EMQ_REPLY_INTEGER, EMQ_REPLY_CONST, EMQ_REPLY_JOB, EMQ_REPLY_EMPTY, EMQ_REPLY_REAPED };
-enum { EMQ_FINISH, EMQ_NEXT_ENTRY, EMQ_LOOK };
-enum { EMQ_NO_FATE, EMQ_DROPPED, EMQ_LEFT, EMQ_RETURNED, EMQ_STALLED, EMQ_BURIED, EMQ_NUM_FATES };
+enum { EMQ_REPLY_INTEGER, EMQ_REPLY_CONST, EMQ_REPLY_JOB, EMQ_REPLY_EMPTY, EMQ_REPLY_REAPED, EMQ_REPLY_NUMBERS, EMQ_REPLY_AUDIT };
+enum { EMQ_FINISH, EMQ_NEXT_ENTRY, EMQ_LOOK, EMQ_MAKE_SCAN };
+enum { EMQ_NO_FATE, EMQ_DROPPED, EMQ_LEFT, EMQ_RETURNED, EMQ_STALLED, EMQ_BURIED, EMQ_REPORTED, EMQ_REPAIRED, EMQ_NUM_FATES };
 enum { EMQ_VERB_PROMOTE = 6, EMQ_VERB_REAP };
+enum { EMQ_AUDIT_COUNT = 3 }; /* which argument */
 enum { EMQ_UNREAD, EMQ_NONE, EMQ_STRING };
-enum { EMQ_TEXT_PANICKED, EMQ_TEXT_UNCLAIMED, EMQ_TEXT_FORKED, EMQ_NUM_TEXTS };
-enum { EMQ_NUM_RESULTS = 21 };
+enum { EMQ_TEXT_PANICKED, EMQ_TEXT_UNCLAIMED, EMQ_TEXT_FORKED, EMQ_TEXT_UNSCANNED, EMQ_NUM_TEXTS };
+enum { EMQ_NUM_RESULTS = 24, EMQ_NUM_WORDS = 15 };
+#define EMQ_NO_NUMBER INT64_MIN
 
 /* A Go string that views bytes of the server's. */
 typedef struct {
@@ -40,6 +42,24 @@ typedef struct {
     int32_t taken, moved, counted;
 } emq_tally;
 
+/* What is read of a whole queue. */
+typedef struct {
+    int64_t sizes[EMQ_NUM_KEYS];
+    double next[EMQ_NUM_KEYS];
+    emq_bytes counts[EMQ_NUM_KEYS];
+} emq_figures;
+
+/* A place in the server's scan of a set, or of the rows. */
+typedef struct {
+    uint64_t at;
+    uint8_t key;
+} emq_scan;
+
+/* Words of the audit's reply. */
+typedef struct {
+    uint8_t what, where, remedy, applied;
+} emq_finding;
+
 typedef struct {
     emq_bytes args[EMQ_MAX_ARGS];
     emq_bytes entry;
@@ -50,9 +70,12 @@ typedef struct {
     int64_t now;
     double deadline;
     int64_t served_since;
+    const emq_figures *figures;
+    uint64_t scanned_to;
     int32_t step;
     int32_t slice;
     emq_tally tally;
+    int32_t argc;
     uint32_t present;
     uint8_t types[EMQ_NUM_KEYS];
     uint8_t identity_type;
@@ -61,6 +84,7 @@ typedef struct {
     uint8_t has_count;
     uint8_t looked;
     uint8_t member;
+    uint8_t scanned;
 } emq_request;
 
 typedef struct {
@@ -89,18 +113,22 @@ typedef struct {
     uint8_t next;
     uint8_t fate;
     uint8_t result;
+    emq_finding finding;
     emq_tally tally;
+    emq_scan scan;
+    int64_t numbers[EMQ_MAX_NUMBERS];
     char text[EMQ_MAX_TEXT];
 } emq_outcome;
 
 /* A verb as C needs it, filled in from the command table at load. */
 typedef struct {
     const char *name;
-    int arity;
-    int numkeys;
+    int arity, least; /* of arguments, the verb's name included: at most, at least */
+    int numkeys;      /* 0: it has no such argument */
+    int base_at;      /* which argument is the base, declared as a key, or 0 */
     int id_at; /* which argument is the id, or 0 */
     uint8_t key_at[EMQ_MAX_ARGS]; /* which key an argument names, or EMQ_NO_KEY */
-    uint64_t access[EMQ_MAX_ARGS];
+    uint64_t access[EMQ_MAX_ARGS]; /* of an argument that is declared as a key; 0: it is not */
     uint32_t keys;   /* the plan, as bits */
     uint8_t values[EMQ_MAX_READ]; /* fields of the row, the rest EMQ_NO_FIELD */
     uint8_t late[EMQ_MAX_READ]; /* what is read when the decision asks for it */
@@ -109,6 +137,10 @@ typedef struct {
     uint8_t source;
     uint8_t due;
     uint8_t member;
+    uint8_t readonly;
+    uint8_t figures;
+    uint8_t scans;
+    vm_string *fields[EMQ_MAX_NUMBERS];
 } emq_verb;
 
 /* ---- One command in flight. ---- */
@@ -123,6 +155,7 @@ typedef struct emq_step {
     emq_effect *effects;            /* the outcome's own in the last step; owned in those before it */
     int num_effects;
     uint8_t fate;
+    emq_finding finding;
 } emq_step;
 
 /* Where a walk of a sorted set goes on: after `ties` entries of `score`. {-INFINITY, 0} is the start. */
@@ -142,6 +175,13 @@ typedef struct {
     int64_t lag_ms;                /* how late the latest of the jobs that were moved came */
 } emq_walk;
 
+/* What a scan found: the server's reply, and how far the walk of it has come. */
+typedef struct {
+    vm_reply *reply, *list;
+    uint64_t to; /* the server's next cursor */
+    size_t at, stride;
+} emq_scanned;
+
 typedef struct {
     vm_ctx *ctx;
     vm_string **argv;
@@ -158,16 +198,20 @@ typedef struct {
     vm_key *identity;
     emq_step *last;     /* the step that answers */
     emq_walk *walk;     /* of the pump; NULL in a command */
+    emq_scanned *scan;  /* NULL where there is none */
     uint32_t fates[EMQ_NUM_FATES]; /* of the entries that were decided on */
     emq_request req;
     emq_step first;
-    emq_outcome out; /* of the step decided last; Go's to fill, and not cleared before */
+    emq_outcome out; /* of the step decided last; Go's to fill, and not cleared before, as are the figures */
+    emq_figures figures;
 } emq_frame;
 
 /* ---- onload.c ---- */
 
 extern vm_string *emq_field[EMQ_NUM_FIELDS];
 extern vm_string *emq_const[EMQ_NUM_CONSTS];
+extern vm_string *emq_word[EMQ_NUM_WORDS];
+extern uint8_t emq_part[EMQ_NUM_KEYS]; /* the words for the parts of the audit */
 extern const char *emq_text[EMQ_NUM_TEXTS];
 extern uint8_t emq_text_result[EMQ_NUM_TEXTS];
 extern const char *emq_suffix[EMQ_NUM_KEYS];
@@ -248,10 +292,11 @@ vm_string *emq_string(const char *s, size_t n);
 /* Makes the ACL category. NULL, or what could not be done; so also emq_register. */
 const char *emq_add_category(vm_ctx *ctx, const char *name);
 
-/* Puts the verb, already in emq_verbs, and its documentation before the server. */
+/* Puts the verb, already in emq_verbs, and its documentation before the server. The option is its last argument's word,
+ * if that may be left out, or NULL. */
 const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *categories, const char *summary,
                          const char *complexity, const char *since, const char *tips, const char *const *arg_names,
-                         const uint8_t *arg_types);
+                         const uint8_t *arg_types, const char *option);
 
 /* ---- info.c ---- */
 

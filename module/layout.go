@@ -25,9 +25,13 @@ var (
 	_   = same[unsafe.Offsetof(goR.Now)-unsafe.Offsetof(cR.now)]
 	_   = same[unsafe.Offsetof(goR.Deadline)-unsafe.Offsetof(cR.deadline)]
 	_   = same[unsafe.Offsetof(goR.ServedSince)-unsafe.Offsetof(cR.served_since)]
+	_   = same[unsafe.Offsetof(goR.Figures)-unsafe.Offsetof(cR.figures)]
+	_   = same[unsafe.Offsetof(goR.ScannedTo)-unsafe.Offsetof(cR.scanned_to)]
 	_   = same[unsafe.Offsetof(goR.Step)-unsafe.Offsetof(cR.step)]
 	_   = same[unsafe.Offsetof(goR.Slice)-unsafe.Offsetof(cR.slice)]
 	_   = same[unsafe.Offsetof(goR.Tally)-unsafe.Offsetof(cR.tally)]
+	_   = same[unsafe.Offsetof(goR.Argc)-unsafe.Offsetof(cR.argc)]
+	_   = same[unsafe.Offsetof(goR.Present)-unsafe.Offsetof(cR.present)]
 	_   = same[unsafe.Offsetof(goR.Types)-unsafe.Offsetof(cR.types)]
 	_   = same[unsafe.Offsetof(goR.IdentityType)-unsafe.Offsetof(cR.identity_type)]
 	_   = same[unsafe.Offsetof(goR.Replica)-unsafe.Offsetof(cR.replica)]
@@ -35,6 +39,25 @@ var (
 	_   = same[unsafe.Offsetof(goR.HasCount)-unsafe.Offsetof(cR.has_count)]
 	_   = same[unsafe.Offsetof(goR.Looked)-unsafe.Offsetof(cR.looked)]
 	_   = same[unsafe.Offsetof(goR.Member)-unsafe.Offsetof(cR.member)]
+	_   = same[unsafe.Offsetof(goR.Scanned)-unsafe.Offsetof(cR.scanned)]
+
+	goF commands.Figures
+	cF  C.emq_figures
+	_   = same[unsafe.Sizeof(goF)-unsafe.Sizeof(cF)]
+	_   = same[unsafe.Offsetof(goF.Next)-unsafe.Offsetof(cF.next)]
+	_   = same[unsafe.Offsetof(goF.Counts)-unsafe.Offsetof(cF.counts)]
+
+	goS commands.Scan
+	cS  C.emq_scan
+	_   = same[unsafe.Sizeof(goS)-unsafe.Sizeof(cS)]
+	_   = same[unsafe.Offsetof(goS.Key)-unsafe.Offsetof(cS.key)]
+
+	goN commands.Finding
+	cN  C.emq_finding
+	_   = same[unsafe.Sizeof(goN)-unsafe.Sizeof(cN)]
+	_   = same[unsafe.Offsetof(goN.Where)-unsafe.Offsetof(cN.where)]
+	_   = same[unsafe.Offsetof(goN.Remedy)-unsafe.Offsetof(cN.remedy)]
+	_   = same[unsafe.Offsetof(goN.Applied)-unsafe.Offsetof(cN.applied)]
 
 	goT commands.Tally
 	cT  C.emq_tally
@@ -64,7 +87,10 @@ var (
 	_   = same[unsafe.Offsetof(goO.Next)-unsafe.Offsetof(cO.next)]
 	_   = same[unsafe.Offsetof(goO.Fate)-unsafe.Offsetof(cO.fate)]
 	_   = same[unsafe.Offsetof(goO.Result)-unsafe.Offsetof(cO.result)]
+	_   = same[unsafe.Offsetof(goO.Finding)-unsafe.Offsetof(cO.finding)]
 	_   = same[unsafe.Offsetof(goO.Tally)-unsafe.Offsetof(cO.tally)]
+	_   = same[unsafe.Offsetof(goO.Scan)-unsafe.Offsetof(cO.scan)]
+	_   = same[unsafe.Offsetof(goO.Numbers)-unsafe.Offsetof(cO.numbers)]
 	_   = same[unsafe.Offsetof(goO.Text)-unsafe.Offsetof(cO.text)]
 
 	_ = same[commands.VersionNumber-C.EMQ_VERSION]
@@ -103,19 +129,29 @@ var (
 	_ = same[commands.ReplyJob-C.EMQ_REPLY_JOB]
 	_ = same[commands.ReplyEmpty-C.EMQ_REPLY_EMPTY]
 	_ = same[commands.ReplyReaped-C.EMQ_REPLY_REAPED]
+	_ = same[commands.ReplyNumbers-C.EMQ_REPLY_NUMBERS]
+	_ = same[commands.ReplyAudit-C.EMQ_REPLY_AUDIT]
+	_ = same[commands.MaxNumbers-C.EMQ_MAX_NUMBERS]
+	_ = same[commands.NoNumber-C.EMQ_NO_NUMBER]
+	_ = same[commands.NumWords-C.EMQ_NUM_WORDS]
+	_ = same[commands.AuditCount-C.EMQ_AUDIT_COUNT]
 	_ = same[commands.NoFate-C.EMQ_NO_FATE]
 	_ = same[commands.Dropped-C.EMQ_DROPPED]
 	_ = same[commands.Left-C.EMQ_LEFT]
 	_ = same[commands.Returned-C.EMQ_RETURNED]
 	_ = same[commands.Stalled-C.EMQ_STALLED]
 	_ = same[commands.Buried-C.EMQ_BURIED]
+	_ = same[commands.Reported-C.EMQ_REPORTED]
+	_ = same[commands.Repaired-C.EMQ_REPAIRED]
 	_ = same[commands.NumFates-C.EMQ_NUM_FATES]
 	_ = same[commands.Finish-C.EMQ_FINISH]
 	_ = same[commands.NextEntry-C.EMQ_NEXT_ENTRY]
 	_ = same[commands.Look-C.EMQ_LOOK]
+	_ = same[commands.MakeScan-C.EMQ_MAKE_SCAN]
 	_ = same[commands.HostPanicked-C.EMQ_TEXT_PANICKED]
 	_ = same[commands.HostUnclaimed-C.EMQ_TEXT_UNCLAIMED]
 	_ = same[commands.HostForked-C.EMQ_TEXT_FORKED]
+	_ = same[commands.HostUnscanned-C.EMQ_TEXT_UNSCANNED]
 	_ = same[commands.NumHostTexts-C.EMQ_NUM_TEXTS]
 	_ = same[commands.NumResults-C.EMQ_NUM_RESULTS]
 	_ = same[commands.Promote-C.EMQ_VERB_PROMOTE]

@@ -17,6 +17,8 @@ enum { MIN_SERVER = 0x080000, FIELDS_EXPIRE_SINCE = 0x090000 };
 
 vm_string *emq_field[EMQ_NUM_FIELDS];
 vm_string *emq_const[EMQ_NUM_CONSTS];
+vm_string *emq_word[EMQ_NUM_WORDS];
+uint8_t emq_part[EMQ_NUM_KEYS];
 const char *emq_text[EMQ_NUM_TEXTS];
 uint8_t emq_text_result[EMQ_NUM_TEXTS];
 const char *emq_suffix[EMQ_NUM_KEYS];

@@ -22,7 +22,7 @@ const char *emq_add_category(vm_ctx *ctx, const char *name) {
 
 const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *categories, const char *summary,
                          const char *complexity, const char *since, const char *tips, const char *const *arg_names,
-                         const uint8_t *arg_types) {
+                         const uint8_t *arg_types, const char *option) {
     const emq_verb *v = &emq_verbs[verb];
     vm_arg args[EMQ_MAX_ARGS + 1];
     vm_key_spec specs[EMQ_NUM_KEYS + 1];
@@ -31,11 +31,15 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
     int num_specs = 0;
     for (int i = 1; i < v->arity; i++) {
         args[i - 1] = (vm_arg){.name = arg_names[i], .type = arg_types[i], .key_spec = -1};
-        if (v->key_at[i] == EMQ_NO_KEY) continue;
+        if (!v->access[i]) continue;
         args[i - 1].key_spec = num_specs;
         /* A fixed place for each key, not numkeys': the ACL then sees the keys whatever numkeys says. */
         specs[num_specs++] =
             (vm_key_spec){.flags = v->access[i], .begin = VM_BEGIN_INDEX, .bs.index.pos = i, .find = VM_FIND_RANGE, .fk.range = {0, 1, 0}};
+    }
+    if (option) {
+        args[v->arity - 2].token = option;
+        args[v->arity - 2].flags = VM_ARG_OPTIONAL;
     }
     vm_command_info info = {
         .version = &info_version,
@@ -43,7 +47,7 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
         .complexity = complexity,
         .since = since,
         .tips = *tips ? tips : NULL,
-        .arity = v->arity,
+        .arity = v->least < v->arity ? -v->least : v->arity,
         .key_specs = specs,
         .args = args,
     };

@@ -43,6 +43,12 @@ func emqRegister(ctx *C.vm_ctx) (failed *C.char) {
 	for i, text := range commands.ConstText {
 		C.emq_const[i] = constString(text)
 	}
+	for i, text := range commands.WordText {
+		C.emq_word[i] = constString(text)
+	}
+	for i, word := range commands.AuditParts {
+		C.emq_part[i] = C.uint8_t(word)
+	}
 	for i, text := range commands.HostTexts {
 		C.emq_text[i] = C.CString(text)
 		C.emq_text_result[i] = C.uint8_t(commands.HostResults[i])
@@ -76,10 +82,13 @@ func emqRegister(ctx *C.vm_ctx) (failed *C.char) {
 func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	c := &commands.Table[v]
 	verb := &C.emq_verbs[v]
-	*verb = C.emq_verb{name: C.CString(c.Name), arity: C.int(c.Arity()), counter: C.uint8_t(c.Plan.Counter),
+	*verb = C.emq_verb{name: C.CString(c.Name), arity: C.int(len(c.Args) + 1), least: C.int(max(c.Arity(), -c.Arity())), counter: C.uint8_t(c.Plan.Counter),
 		source: C.uint8_t(c.Plan.Source), member: C.uint8_t(c.Plan.Member)}
-	if c.Plan.Due {
-		verb.due = 1
+	verb.due, verb.readonly = flag(c.Plan.Due), flag(c.ReadOnly())
+	verb.figures, verb.scans = flag(c.Plan.Figures), flag(c.Plan.Scans)
+	verb.late_counter = flag(c.Plan.LateCounter)
+	for i, name := range c.Fields {
+		verb.fields[i] = constString(name)
 	}
 	for i := range verb.key_at {
 		verb.key_at[i] = C.EMQ_NO_KEY
@@ -97,6 +106,7 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	}
 	names := [commands.MaxArgs]*C.char{}
 	types := [commands.MaxArgs]C.uint8_t{}
+	var option *C.char
 	for i, a := range c.Args {
 		names[i+1] = text(a.Name)
 		switch a.Role {
@@ -104,9 +114,20 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 			types[i+1] = C.VM_ARG_KEY
 			verb.key_at[i+1] = C.uint8_t(a.Key)
 			verb.access[i+1] = C.uint64_t(a.Access)
-			verb.numkeys++
-		case commands.RoleNumkeys, commands.RoleNumber:
+		case commands.RoleNumkeys:
 			types[i+1] = C.VM_ARG_INTEGER
+			verb.numkeys = C.int(c.Numkeys()[0] - '0')
+		case commands.RoleNumber:
+			types[i+1] = C.VM_ARG_INTEGER
+		case commands.RoleBase:
+			if a.Access != 0 {
+				types[i+1] = C.VM_ARG_KEY
+				verb.base_at = C.int(i + 1)
+				verb.access[i+1] = C.uint64_t(a.Access)
+			}
+		case commands.RoleOption:
+			types[i+1] = C.VM_ARG_PURE_TOKEN
+			option = text(a.Words[0])
 		case commands.RoleID:
 			verb.id_at = C.int(i + 1)
 		}
@@ -116,14 +137,11 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	}
 	readFields(&verb.values, c.Plan.Values)
 	readFields(&verb.late, c.Plan.Late)
-	if c.Plan.LateCounter {
-		verb.late_counter = 1
-	}
 
 	nameCounts(v)
 
 	why := C.emq_register(ctx, C.int(v), text(c.Flags), text(c.Categories), text(c.Summary), text(c.Complexity),
-		text(c.Since), text(c.Tips), &names[0], &types[0])
+		text(c.Since), text(c.Tips), &names[0], &types[0], option)
 	if why == nil {
 		return ""
 	}
@@ -143,6 +161,13 @@ func nameCounts(v commands.Verb) {
 			names.fates[fate] = C.CString(c.InfoName(name))
 		}
 	}
+}
+
+func flag(is bool) C.uint8_t {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 func readFields(to *[C.EMQ_MAX_READ]C.uint8_t, fields []commands.Field) {

@@ -1,0 +1,120 @@
+package commands
+
+import "math"
+
+// EMQ.STATS base
+//
+//	Keys     pending, active, schedule, dead; both counters
+//	Reply    the figures of statsFields, each an integer or null
+//	Effects  none; nothing expires, nothing counts as looked at
+//	Refuses  EMQKEY, EMQFENCE, WRONGTYPE
+//	See      WIRE6 §2, §3
+//
+// It tells what is there: entries that a verb would drop count as well.
+
+// What STATS tells, in the order of the reply.
+const (
+	statPending = iota
+	statActive
+	statScheduled
+	statDead
+	statCompleted
+	statFailed
+	statOldestAge
+	statNextDue
+	statNextExpiry
+	numStats
+)
+
+var statsFields = []string{
+	statPending:    "pending",
+	statActive:     "active",
+	statScheduled:  "scheduled",
+	statDead:       "dead",
+	statCompleted:  "completed",
+	statFailed:     "failed",
+	statOldestAge:  "oldest_pending_age_ms",
+	statNextDue:    "next_due_ms",
+	statNextExpiry: "next_expiry_ms",
+}
+
+// Figures are what the host reads of a whole queue for STATS. The C mirror is emq_figures.
+type Figures struct {
+	// Sizes tells how many entries a sorted set has.
+	Sizes [NumKeys]int64
+	// Next is the lowest score of a sorted set that has entries.
+	Next [NumKeys]float64
+	// Counts holds the `count` of a counter, empty if there is none.
+	Counts [NumKeys]string
+}
+
+var statsKeys = []Key{KeyPending, KeyActive, KeySchedule, KeyDead, KeyCompleted, KeyFailed}
+
+func decideStats(r *Request, o *Outcome) {
+	if !r.admitQueue(o, statsKeys, answerNothing) {
+		return
+	}
+	if !r.typed(o, KeyPending, KeyActive, KeySchedule, KeyDead) {
+		return
+	}
+	f := r.Figures
+	o.Numbers = [MaxNumbers]int64{
+		statPending:    f.Sizes[KeyPending],
+		statActive:     f.Sizes[KeyActive],
+		statScheduled:  f.Sizes[KeySchedule],
+		statDead:       f.Sizes[KeyDead],
+		statCompleted:  counted(f.Counts[KeyCompleted]),
+		statFailed:     counted(f.Counts[KeyFailed]),
+		statOldestAge:  r.oldestAge(),
+		statNextDue:    f.next(KeySchedule),
+		statNextExpiry: f.next(KeyActive),
+	}
+	o.answer(ResultTold, ReplyNumbers, numStats)
+}
+
+func answerNothing(o *Outcome) {
+	o.Numbers = [MaxNumbers]int64{statOldestAge: NoNumber, statNextDue: NoNumber, statNextExpiry: NoNumber}
+	o.answer(ResultTold, ReplyNumbers, numStats)
+}
+
+// oldestAge is how long ago, in ms, the first pending job was made, if its id tells; one from a clock that is ahead of
+// the server's is new.
+func (r *Request) oldestAge() int64 {
+	if !r.HasEntry {
+		return NoNumber
+	}
+	at, ok := minted(r.Entry)
+	if !ok {
+		return NoNumber
+	}
+	return max(0, r.Now-at)
+}
+
+// next is the lowest score of a set as a time, rounded down.
+func (f *Figures) next(set Key) int64 {
+	if f.Sizes[set] == 0 {
+		return NoNumber
+	}
+	switch score := math.Floor(f.Next[set]); {
+	case score >= math.MaxInt64:
+		return math.MaxInt64
+	case score <= math.MinInt64:
+		return math.MinInt64 + 1
+	default:
+		return int64(score)
+	}
+}
+
+// counted is what a counter says; one that is broken says 0.
+func counted(count string) int64 {
+	const full = "9223372036854775807" // no 1 can be added to it
+	n, ok := counter(count)
+	switch {
+	case ok:
+		return max(n, NoNumber+1)
+	case count == full:
+		return math.MaxInt64
+	default:
+		return 0
+	}
+}
