@@ -48,7 +48,8 @@ struct vm_command {
 struct vm_reply {
     int type;
     bytes b;
-    struct vm_reply *element[2];
+    struct vm_reply **element;
+    size_t n;
 };
 struct vm_info {
     char *run_id;
@@ -360,6 +361,55 @@ static vm_reply *new_reply(int type, const char *s) {
     return r;
 }
 
+static vm_reply *add_element(vm_reply *list, vm_reply *r) {
+    list->element = realloc(list->element, (list->n + 1) * sizeof(*list->element));
+    return list->element[list->n++] = r;
+}
+
+static vm_reply *add_bytes(vm_reply *list, bytes b) {
+    vm_reply *r = add_element(list, new_reply(VM_REPLY_STRING, ""));
+    free(r->b.p);
+    r->b = copy_of(b.p, b.n);
+    return r;
+}
+
+/* Whether a name is what a pattern asks for: characters, each of which may have a backslash before it, and a star. */
+static int matches(bytes pattern, bytes name) {
+    size_t at = 0;
+    for (size_t i = 0; i < pattern.n; i++, at++) {
+        if (pattern.p[i] == '*') return i + 1 == pattern.n;
+        if (strchr("?[", pattern.p[i])) fault("a pattern that this host does not know");
+        if (pattern.p[i] == '\\') i++;
+        if (at == name.n || name.p[at] != pattern.p[i]) return 0;
+    }
+    return at == name.n;
+}
+
+/* SCAN cursor MATCH pattern COUNT n, and ZSCAN key cursor COUNT n. The cursor is how many there were before. */
+static vm_reply *scan(int db, const bytes *argv, int argc) {
+    int rows = !strcmp(argv[0].p, "SCAN");
+    unsigned long from = strtoul(argv[rows ? 1 : 2].p, NULL, 10), at = 0;
+    char digits[32];
+    snprintf(digits, sizeof(digits), "%.*s", (int)argv[argc - 1].n, argv[argc - 1].p);
+    unsigned long to = from + strtoul(digits, NULL, 10);
+    vm_reply *reply = new_reply(VM_REPLY_ARRAY, ""), *list = new_reply(VM_REPLY_ARRAY, "");
+    object *o = rows ? data.db[db] : find(&data, db, argv[1]);
+    if (rows) {
+        for (; o && at < to; o = o->next, at++)
+            if (at >= from && matches(argv[3], o->name)) add_bytes(list, o->name);
+    } else {
+        for (at = from; o && at < to && at < o->n; at++) {
+            add_bytes(list, o->items[at].name);
+            add_bytes(list, (bytes){"0", 1});
+        }
+        if (o && at >= o->n) o = NULL;
+    }
+    snprintf(digits, sizeof(digits), "%lu", o ? at : 0);
+    add_bytes(reply, (bytes){digits, strlen(digits)});
+    add_element(reply, list);
+    return reply;
+}
+
 static void note_change(bytes name) {
     changes++;
     for (int i = 0; i < num_changed; i++)
@@ -405,10 +455,11 @@ static vm_reply *api_Call(vm_ctx *ctx, const char *name, const char *format, ...
     if (!strcmp(name, "CONFIG")) {
         if (argv[1].p[0] == 'S') return new_reply(VM_REPLY_STRING, "OK");
         vm_reply *list = new_reply(VM_REPLY_ARRAY, "");
-        list->element[0] = new_reply(VM_REPLY_STRING, "maxmemory-policy");
-        list->element[1] = new_reply(VM_REPLY_STRING, "allkeys-lru");
+        add_element(list, new_reply(VM_REPLY_STRING, "maxmemory-policy"));
+        add_element(list, new_reply(VM_REPLY_STRING, "allkeys-lru"));
         return list;
     }
+    if (!strcmp(name, "SCAN") || !strcmp(name, "ZSCAN")) return scan(ctx->db, argv, n);
     if (as_user && rights == NO_USER) errno = ENOTSUP;
     if (as_user && rights != RIGHTS) return new_reply(VM_REPLY_ERROR, "NOPERM no rights");
     text reply = {0}, other = {0};
@@ -420,8 +471,8 @@ static vm_reply *api_Call(vm_ctx *ctx, const char *name, const char *format, ...
 }
 
 static void api_FreeCallReply(vm_reply *r) {
-    for (int i = 0; i < 2; i++)
-        if (r->element[i]) api_FreeCallReply(r->element[i]);
+    for (size_t i = 0; i < r->n; i++) api_FreeCallReply(r->element[i]);
+    free(r->element);
     free(r->b.p);
     free(r);
     held.replies--;
@@ -429,7 +480,7 @@ static void api_FreeCallReply(vm_reply *r) {
 
 static int api_CallReplyType(vm_reply *r) { return r->type; }
 static const char *api_CallReplyStringPtr(vm_reply *r, size_t *n) { *n = r->b.n; return r->b.p; }
-static vm_reply *api_CallReplyArrayElement(vm_reply *r, size_t i) { return i < 2 ? r->element[i] : NULL; }
+static vm_reply *api_CallReplyArrayElement(vm_reply *r, size_t i) { return i < r->n ? r->element[i] : NULL; }
 
 /* ---- Callbacks of the module that are no command ---- */
 
@@ -588,6 +639,8 @@ static int api_KeyType(vm_key *key) {
     object *o = at(key);
     return o ? o->type : VM_TYPE_EMPTY;
 }
+
+static size_t api_ValueLength(vm_key *key) { return at(key) ? at(key)->n : 0; }
 
 static int api_DeleteKey(vm_key *key) {
     if (!(key->mode & VM_WRITE)) return VM_ERR;
@@ -767,6 +820,7 @@ static int api_WrongArity(vm_ctx *ctx) {
 static int api_ReplyWithLongLong(vm_ctx *ctx, long long n) { put(&ctx->reply, ":%lld\r\n", n); ctx->replies--; return VM_OK; }
 static int api_ReplyWithString(vm_ctx *ctx, vm_string *s) { put_bulk(&ctx->reply, s->b); ctx->replies--; return VM_OK; }
 static int api_ReplyWithArray(vm_ctx *ctx, long n) { put(&ctx->reply, "*%ld\r\n", n); ctx->replies += n - 1; return VM_OK; }
+static int api_ReplyWithMap(vm_ctx *ctx, long n) { return api_ReplyWithArray(ctx, 2 * n); }
 static int api_ReplyWithEmptyArray(vm_ctx *ctx) { return api_ReplyWithArray(ctx, 0); }
 static int api_ReplyWithNull(vm_ctx *ctx) { put(&ctx->reply, "$-1\r\n"); ctx->replies--; return VM_OK; }
 
