@@ -79,6 +79,12 @@ func TestNames(t *testing.T) {
 	for _, text := range commands.ConstText {
 		mentions(t, protocol, text)
 	}
+	for _, name := range commands.Table[commands.Stats].Fields {
+		mentions(t, protocol, "`"+name+"`")
+	}
+	for _, word := range commands.WordText[commands.NoWord+1:] {
+		mentions(t, protocol, "`"+word+"`")
+	}
 	mentions(t, changelog, "## ["+commands.Version+"]")
 }
 
@@ -109,6 +115,8 @@ func TestTexts(t *testing.T) {
 		{commands.Fail, func(r *commands.Request) { r.Types[commands.KeyRow] = commands.None }},
 		{commands.Schedule, func(r *commands.Request) { r.Args[6] = "IN" }},
 		{commands.Extend, func(*commands.Request) {}},
+		{commands.Audit, func(r *commands.Request) { r.Args[2] = "1" }},
+		{commands.Audit, func(r *commands.Request) { r.Args[4] = "fix" }},
 		{commands.Promote, func(r *commands.Request) {
 			r.IdentityType, r.Types[commands.KeySchedule] = commands.None, commands.SortedSet
 		}},
@@ -143,9 +151,16 @@ func read(t *testing.T, page string) string {
 
 // syntax is a verb's wire form.
 func syntax(c *commands.Command) string {
-	words := []string{c.Name, c.Numkeys()}
-	for _, a := range c.Args[1:] {
-		words = append(words, a.Name)
+	words := []string{c.Name}
+	for _, a := range c.Args {
+		switch a.Role {
+		case commands.RoleNumkeys:
+			words = append(words, c.Numkeys())
+		case commands.RoleOption:
+			words = append(words, "["+a.Words[0]+"]")
+		default:
+			words = append(words, a.Name)
+		}
 	}
 	return strings.Join(words, " ")
 }
@@ -169,10 +184,17 @@ func reference(t *testing.T, v commands.Verb) string {
 			must = "the job's id, `JOB…`"
 		case commands.RoleBase:
 			must = "`emq:{q}:`"
+			if a.Access != 0 {
+				must += ", which the ACL takes for a key"
+			}
 		case commands.RoleRowPrefix:
 			must = "`emq:{q}:" + commands.KeyRow.Suffix() + "`"
 		case commands.RoleWord:
 			must = "`" + a.Words[0] + "` or `" + a.Words[1] + "`"
+		case commands.RoleOption:
+			must = "`" + a.Words[0] + "`, or left out"
+		case commands.RoleCursor:
+			must = "`0`, or what the last call gave"
 		case commands.RoleNumber:
 			must = "integer, " + bounds(t, v, i+1)
 		case commands.RoleBytes:
@@ -202,7 +224,7 @@ func request(t *testing.T, v commands.Verb) *commands.Request {
 	t.Helper()
 	c := &commands.Table[v]
 	r := &commands.Request{Identity: fence.Identity, IdentityType: commands.String}
-	r.Args[0] = c.Name
+	r.Args[0], r.Argc, r.Figures = c.Name, int32(len(c.Args))+1, &commands.Figures{}
 	for i, a := range c.Args {
 		r.Args[i+1] = map[commands.Role]string{
 			commands.RoleNumkeys:   c.Numkeys(),
@@ -211,6 +233,8 @@ func request(t *testing.T, v commands.Verb) *commands.Request {
 			commands.RoleBase:      "emq:{q}:",
 			commands.RoleRowPrefix: "emq:{q}:job:",
 			commands.RoleWord:      a.Words[0],
+			commands.RoleOption:    a.Words[0],
+			commands.RoleCursor:    "0",
 			commands.RoleNumber:    "1",
 			commands.RoleBytes:     "x",
 		}[a.Role]
