@@ -187,6 +187,7 @@ typedef struct {
     X(void, FreeServerInfo, (vm_ctx *, vm_info *))                                                                     \
     X(int, RegisterInfoFunc, (vm_ctx *, vm_info_fn))                                                                   \
     X(int, InfoAddSection, (vm_info_ctx *, const char *name))                                                          \
+    X(int, InfoAddFieldString, (vm_info_ctx *, const char *field, vm_string *value))                                   \
     X(int, InfoAddFieldCString, (vm_info_ctx *, const char *field, const char *value))                                 \
     X(int, InfoAddFieldULongLong, (vm_info_ctx *, const char *field, unsigned long long value))                        \
     X(int, SubscribeToServerEvent, (vm_ctx *, vm_event, vm_event_fn))                                                  \

@@ -13,8 +13,7 @@ static void tell_wire(vm_info_ctx *ctx) {
     if (vm_InfoAddSection(ctx, "wire") != VM_OK) return;
     for (int i = 0; i < EMQ_NUM_ABOUT; i++)
         if (emq_about[i][0]) vm_InfoAddFieldCString(ctx, emq_about[i][0], emq_about[i][1]);
-    size_t n;
-    if (emq_run_id) vm_InfoAddFieldCString(ctx, "run_id", vm_StringPtrLen(emq_run_id, &n));
+    if (emq_run_id) vm_InfoAddFieldString(ctx, "run_id", emq_run_id);
     add(ctx, "version_number", EMQ_VERSION);
     add(ctx, "abi_version", VM_APIVER);
 }

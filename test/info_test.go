@@ -99,7 +99,7 @@ func (st *fixture) counted(section string, act func()) map[string]int {
 
 // Each call counts once, under what came of it, wherever it comes from.
 func TestInfoCounts(t *testing.T) {
-	s := start(t, withModule("--emq.pump-interval-ms", "0"))
+	s := start(t, withModule())
 	q := good
 	enqueue := func(id string) string { return show(q.Enqueue(id, "x")) }
 	held := []string{"HSET emq:{q}:job:JOB1 state active attempts 1 payload x", "ZADD emq:{q}:active 1 JOB1"}
@@ -226,7 +226,9 @@ func TestInfoCountsPanics(t *testing.T) {
 
 // What the pump does counts as the pump's alone.
 func TestInfoCountsThePump(t *testing.T) {
-	st := start(t, withModule("--emq.pump-interval-ms", "20")).fresh(t)
+	o := withModule("--emq.pump-interval-ms", "20")
+	o.Still = false
+	st := start(t, o).fresh(t)
 	require.Empty(t, st.counted("emq_commands", func() {
 		got := st.counted("emq_pump", func() {
 			soon := strconv.FormatInt(st.Now()+50, 10) // while the server serves, so that a lease is lost by its holder
@@ -256,7 +258,7 @@ func TestInfoCountsThePump(t *testing.T) {
 func TestExporterScript(t *testing.T) {
 	script, err := os.ReadFile("../examples/exporter.lua")
 	require.NoError(t, err)
-	st := start(t, withModule("--emq.pump-interval-ms", "0")).fresh(t)
+	st := start(t, withModule()).fresh(t)
 	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
 	got := map[string]string{}
 	for name, value := range fields(value(st.Do("EVAL", string(script), "0"))) {

@@ -264,6 +264,12 @@ static int api_InfoAddFieldCString(vm_info_ctx *info, const char *field, const c
     return VM_OK;
 }
 
+static int api_InfoAddFieldString(vm_info_ctx *info, const char *field, vm_string *value) {
+    if (!info->in_section) fault("INFO: field %s", field);
+    put(&info->lines, "emq_%s:%.*s\r\n", field, (int)value->b.n, value->b.p);
+    return VM_OK;
+}
+
 static int api_InfoAddFieldULongLong(vm_info_ctx *info, const char *field, unsigned long long value) {
     char digits[32];
     snprintf(digits, sizeof(digits), "%llu", value);
