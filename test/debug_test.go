@@ -40,11 +40,13 @@ func TestPanic(t *testing.T) {
 		"extend":   good.Extend(panicID, "1", 1000),
 		"promote":  good.Promote(10),
 		"reap":     good.Reap(1, 10),
+		"stats":    good.Stats(),
+		"audit":    good.Fix("0", 10),
 	} {
 		t.Run(verb, func(t *testing.T) {
 			st := s.fresh(t)
 			switch verb {
-			case "claim":
+			case "claim", "stats", "audit":
 				st.put(good, panicID, "pending", "attempts", "0")
 			case "complete", "fail", "extend":
 				st.put(good, panicID, "active", "attempts", "1")
@@ -63,7 +65,7 @@ func TestPanic(t *testing.T) {
 			require.Contains(t, log, "goroutine ", "the stack")
 			require.Regexp(t, `commands\.|module/`, log, "the stack names our code")
 			st.reply("+PONG\r\n", "PING")
-			if verb == "claim" {
+			if verb == "claim" || verb == "stats" || verb == "audit" {
 				st.Must("DEL emq:{q}:job:"+panicID, "ZREM emq:{q}:pending "+panicID)
 			}
 			require.Equal(t, "1", st.take(good, "JOBz"), "the next command is as good as ever")

@@ -412,6 +412,76 @@ var transitions = []transition{
 	},
 }
 
+// finding is what AUDIT says of one thing.
+func finding(what, id, where, remedy string, applied int64) string {
+	return array(bulk(what), bulk(id), bulk(where), bulk(remedy), integer(applied))
+}
+
+func init() {
+	const row = "HSET emq:{q}:job:JOB1 "
+	found := func(next string, findings ...string) string { return array(bulk(next), array(findings...)) }
+	fixed := func(what, where, remedy string) string { return finding(what, "JOB1", where, remedy, 1) }
+	pending, active, schedule, dead, rows := good.Fix("0", 100), good.Fix("active:0", 100), good.Fix("schedule:0", 100), good.Fix("dead:0", 100), good.Fix("rows:0", 1000)
+	transitions = append(transitions,
+		transition{name: "stats", given: []string{rowHeld, addActive}, args: good.Stats(), want: figures(0, 1, 0, 0, 0, 0, "", "", "9000000000000")},
+		transition{
+			name: "audit without FIX", given: []string{addPending}, args: good.Audit("0", 100),
+			want: found("active:0", finding("no-row", "JOB1", "pending", "drop", 0)), broken: []string{"emq:{q}:pending: JOB1 has no row"},
+		},
+		transition{name: "audit of what is right", given: []string{rowHeld, addActive}, args: active, want: found("schedule:0")},
+		transition{
+			name: "audit drops an entry without a row", given: []string{addPending}, args: pending,
+			want: found("active:0", fixed("no-row", "pending", "drop")), stream: []string{zremPending},
+		},
+		transition{
+			name: "audit drops all of them", given: []string{"ZADD emq:{q}:dead 0 JOB1 0 JOB2 0 XYZ"}, args: dead,
+			want:   found("rows:0", fixed("no-row", "dead", "drop"), finding("no-row", "JOB2", "dead", "drop", 1), finding("no-job", "XYZ", "dead", "drop", 1)),
+			stream: atomically("ZREM emq:{q}:dead JOB1", "ZREM emq:{q}:dead JOB2", "ZREM emq:{q}:dead XYZ"),
+		},
+		transition{
+			name: "audit leaves a lane's row", given: []string{rowHeld + " group g", addPending}, args: pending, want: found("active:0"),
+			broken: []string{"emq:{q}:job:JOB1: state active, in [pending]"},
+		},
+		transition{
+			name: "audit takes a leftover out", given: []string{rowHeld, addActive, addPending}, args: pending,
+			want: found("active:0", fixed("two-sets", "pending", "active")), stream: []string{zremPending},
+		},
+		transition{
+			name: "audit takes all leftovers out", given: []string{rowHeld, addActive, addPending, "ZADD emq:{q}:dead 0 JOB1", "ZADD emq:{q}:schedule 5 JOB1"}, args: schedule,
+			want:   found("dead:0", fixed("two-sets", "schedule", "active")),
+			stream: atomically(zremPending, "ZREM emq:{q}:schedule JOB1", "ZREM emq:{q}:dead JOB1"),
+		},
+		transition{
+			name: "audit has the state say where the job is", given: []string{row + "state dead attempts 1", addPending}, args: pending,
+			want: found("active:0", fixed("state", "pending", "pending")), stream: []string{row + "state pending"},
+		},
+		transition{
+			name: "audit gives a holder its job back", given: []string{rowHeld, "ZADD emq:{q}:dead 0 JOB1"}, args: dead,
+			want: found("rows:0", fixed("state", "dead", "active")), stream: atomically("ZREM emq:{q}:dead JOB1", "ZADD emq:{q}:active {now+0} JOB1"),
+		},
+		transition{
+			name: "audit returns what was given back", given: []string{row + "state scheduled attempts 1", addActive}, args: active,
+			want: found("schedule:0", fixed("state", "active", "pending")), stream: atomically(zremActive, row+"state pending", addPending),
+		},
+		transition{
+			name: "audit sends a bad row to dead", given: []string{row + "state active attempts x", addActive}, args: active,
+			want: found("schedule:0", fixed("attempts", "active", "dead")), stream: atomically(zremActive, row+"state dead last_error BAD", "ZADD emq:{q}:dead 0 JOB1"),
+		},
+		transition{
+			name: "audit finds a row in no set", given: []string{rowPending}, args: rows,
+			want: found("0", fixed("no-set", "rows", "pending")), stream: []string{addPending},
+		},
+		transition{
+			name: "audit finds an active row in no set", given: []string{rowHeld}, args: rows,
+			want: found("0", fixed("no-set", "rows", "active")), stream: []string{"ZADD emq:{q}:active {now+0} JOB1"},
+		},
+		transition{
+			name: "audit leaves a state that it does not know", given: []string{row + "state waiting attempts 0"}, args: rows,
+			want: found("0", finding("no-set", "JOB1", "rows", "leave", 0)), broken: []string{`emq:{q}:job:JOB1: state "waiting"`},
+		},
+	)
+}
+
 // TestEffects runs every branch of every verb and compares what a replica received, as one unit and word by word. The
 // keys that changed must fail a WATCH and leave the client caches, and no others. Then it sets the store up anew and
 // runs what the replica received, as plain commands: they must lead to the same store and to the same keyspace events.

@@ -20,6 +20,9 @@ func verbsOn(q queue) map[string][]string {
 		"extend":   q.Extend("JOB1", "1", 1000),
 		"promote":  q.Promote(10),
 		"reap":     q.Reap(1, 10),
+		"stats":    q.Stats(),
+		"audit":    q.Audit("0", 10),
+		"fix":      q.Fix("active:0", 10),
 	}
 }
 

@@ -22,9 +22,10 @@ import (
 // Every request of a life and one of each refusal, on a store without an identity.
 func userless() [][]string {
 	return [][]string{
-		good.Claim(1000), good.Complete("JOB1", "1"), good.Fail("JOB1", "1", 0, 1, "why"),
+		good.Claim(1000), good.Complete("JOB1", "1"), good.Fail("JOB1", "1", 0, 1, "why"), good.Stats(), good.Fix("0", 10),
 		good.Enqueue("JOB1", "x"), good.Enqueue("JOB1", "x"), good.Enqueue("XYZ", "x"), with(good.Enqueue("JOB1", "x"), 1, "02"),
 		good.Claim(30000), good.Complete("JOB1", "7"), good.Fail("JOB1", "1", 1000, 1, "why"),
+		good.Stats(), good.Audit("dead:0", 10), good.Fix("rows:0", 1000),
 		good.Enqueue("JOB2", "y"), good.Enqueue("JOB3", "z"), good.Claim(30000), good.Complete("JOB2", "1"),
 
 		good.Extend("JOB0", "1", 1000), good.Promote(10), good.Reap(1, 10),
@@ -170,6 +171,8 @@ func TestVerbsFromAnotherModulesTimer(t *testing.T) {
 		require.Equal(t, claimed("JOB1", "x", 1), later(st, good.Claim(1000)))
 		require.Equal(t, stale("complete"), later(st, good.Complete("JOB1", "9")))
 		require.Equal(t, bulk("scheduled"), later(st, good.Fail("JOB1", "1", 1000, 9, "why")))
+		require.Contains(t, later(st, good.Stats()), "scheduled\r\n:1\r\n")
+		require.Equal(t, array(bulk("active:0"), empty), later(st, good.Fix("0", 10)))
 		require.Equal(t, gone, later(st, good.Fail("JOB2", "1", 1000, 9, "why")))
 	})
 	t.Run("replies of the added verbs", func(t *testing.T) {

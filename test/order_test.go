@@ -95,6 +95,18 @@ var orders = []verbOrder{
 	}},
 }
 
+// The verbs on a whole queue have no count, and STATS runs on replicas.
+func init() {
+	base := violation{check: "layout", want: "EMQKEY ", request: word(1, "emq:{q}")}
+	orders = append(orders,
+		verbOrder{"stats", good.Stats(), []violation{arity, base, foreign, wrongType("emq:{q}:dead")}},
+		verbOrder{"audit", good.Fix("0", 10), []violation{
+			arity, base, {check: "option", want: "ERR fix must be ", request: word(4, "fix")},
+			{check: "cursor", want: "ERR cursor must be ", request: word(2, "1")}, number(3), onReplica, foreign, wrongType("emq:{q}:dead"),
+		}},
+	)
+}
+
 // TestCheckOrder breaks every two checks of a verb at once: the earlier one must answer, and the request must leave no
 // trace.
 func TestCheckOrder(t *testing.T) {

@@ -44,6 +44,9 @@ func TestWrongTypes(t *testing.T) {
 		{"extend", q.Extend("JOB1", "1", 1000), []string{q.Row("JOB1"), q.Active()}},
 		{"promote", q.Promote(10), []string{q.Schedule(), q.Pending()}},
 		{"reap", q.Reap(1, 10), []string{q.Active(), q.Pending()}},
+		{"stats", q.Stats(), []string{q.Pending(), q.Active(), q.Schedule(), q.Dead()}},
+		{"audit", q.Audit("rows:0", 10), []string{q.Pending(), q.Active(), q.Schedule(), q.Dead()}},
+		{"fix", q.Fix("0", 10), []string{q.Pending(), q.Active(), q.Schedule(), q.Dead()}},
 	}
 	s := witnessed(t)
 	for _, verb := range verbs {
@@ -94,6 +97,7 @@ func TestTypesThatDoNotMatter(t *testing.T) {
 		{"promote", "scheduled", integer(1), q.Promote(10), []string{q.Active(), q.Dead(), q.Completed(), q.Failed()}},
 		{"reap", "active", reaped([]string{"JOB1"}, nil), q.Reap(2, 10), []string{q.Schedule(), q.Dead(), q.Completed(), q.Failed()}},
 		{"reap", "active", reaped(nil, []string{"JOB1"}), q.Reap(1, 10), []string{q.Schedule(), q.Completed(), q.Failed()}},
+		{"fix", "active", array(bulk("schedule:0"), empty), q.Fix("active:0", 10), []string{q.Completed(), q.Failed()}},
 	}
 	s := start(t, withModule())
 	for _, tt := range tests {

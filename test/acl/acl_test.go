@@ -109,6 +109,36 @@ func TestHalfOfTheRights(t *testing.T) {
 	require.Equal(t, wire.Integer(1), writer.Do(mine.Promote(1)...))
 }
 
+// The verbs on a whole queue declare its base, so the same rights lead to them: to read is enough for STATS, AUDIT asks
+// for both. The pattern of a queue whose name has characters of patterns leads to that queue alone.
+func TestWholeQueue(t *testing.T) {
+	s := store.Serve(t)
+	admin := wire.Dial(t, s.Socket)
+	require.Equal(t, wire.Integer(1), admin.Do(mine.Enqueue("JOB1", "x")...))
+	require.Equal(t, wire.Integer(1), admin.Do(theirs.Enqueue("JOB1", "x")...))
+	reader, writer := login(t, s, "reader", "+@emq %R~emq:{a}:*"), login(t, s, "writer", "+@emq %W~emq:{a}:*")
+	both, one := login(t, s, "both", "+@emq ~emq:{a}:*"), login(t, s, "one", "+@emq ~emq:{a}:pending ~emq:{a}:active")
+	clean := wire.Array(wire.Bulk("active:0"), wire.Empty)
+	for _, c := range []*wire.Conn{reader, both} {
+		require.Contains(t, c.Do(mine.Stats()...), "pending\r\n:1\r\n")
+	}
+	for _, c := range []*wire.Conn{writer, one} {
+		require.Equal(t, noKey, c.Do(mine.Stats()...))
+	}
+	for _, args := range [][]string{mine.Audit("0", 10), mine.Fix("0", 10)} {
+		for _, c := range []*wire.Conn{reader, writer, one} {
+			require.Equal(t, noKey, c.Do(args...))
+		}
+		require.Equal(t, clean, both.Do(args...))
+	}
+	for _, c := range []*wire.Conn{reader, writer, both, one} {
+		for _, args := range [][]string{theirs.Stats(), theirs.Audit("rows:0", 10), theirs.Fix("rows:0", 10), {"EMQ.STATS", "emq:{*}:"}, {"EMQ.AUDIT", "", "0", "10"}} {
+			require.Equal(t, noKey, c.Do(args...), args)
+		}
+		require.Contains(t, c.Do("SCAN", "0"), "-NOPERM ", "what AUDIT scans with is no right of the user's")
+	}
+}
+
 // TestAssault has a tenant try every verb with every argument that might reach another's queue, straight and from a
 // script: what is the other's stays as it was, to the byte, and what is the tenant's own stays sound.
 func TestAssault(t *testing.T) {

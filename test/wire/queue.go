@@ -88,6 +88,18 @@ func (q Queue) Reap(maxStalled, limit int64) []string {
 	}
 }
 
+// Stats is the verb of that name.
+func (q Queue) Stats() []string { return []string{"EMQ.STATS", q.Base()} }
+
+// Audit looks at one part of the queue; Fix puts right what it finds, too.
+func (q Queue) Audit(cursor string, count int64) []string {
+	return []string{"EMQ.AUDIT", q.Base(), cursor, strconv.FormatInt(count, 10)}
+}
+
+func (q Queue) Fix(cursor string, count int64) []string {
+	return append(q.Audit(cursor, count), "FIX")
+}
+
 // Move are the plain commands that take a job from one state to another by hand.
 func (q Queue) Move(id, from, to string) [][]string {
 	return [][]string{
