@@ -92,7 +92,7 @@ func TestQueueNamesRefused(t *testing.T) {
 	for _, name := range []string{"", "{", "}", "{}", "a{b", "a}b", "a}:b", "\x00", "a\x00b", strings.Repeat("n", 1000) + "}"} {
 		t.Run(escape(name)[:min(len(name), 20)], func(t *testing.T) {
 			st, q := s.fresh(t), queue(name)
-			for _, args := range verbsOn(q) {
+			for _, args := range allOn(q) {
 				st.refused("EMQKEY ", args...)
 			}
 		})
