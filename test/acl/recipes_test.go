@@ -64,15 +64,15 @@ func TestRecipes(t *testing.T) {
 
 	// An operator looks at everything, puts right and removes jobs, and gets no further.
 	mayRun("operator", "HGETALL "+mail.Row("JOB1"), "ZRANGE "+mail.Dead()+" 0 -1", "GET {emq}:version", "SCAN 0", "INFO everything", "SLOWLOG GET",
-		"LATENCY LATEST", "CONFIG GET emq.*", "CLIENT LIST", "MEMORY USAGE "+mail.Row("JOB1"), "BGSAVE", "ACL LOG", "COMMAND DOCS EMQ.CLAIM", "MODULE LIST")
+		"LATENCY LATEST", "CONFIG GET emq.*", "CLIENT LIST", "MEMORY USAGE "+mail.Row("JOB1"), "BGSAVE", "ACL LOG", "COMMAND DOCS EMQ.CLAIM", "MODULE LIST", "EMQ.STATS emq:{mail}:", "EMQ.AUDIT emq:{mail}: 0 100 FIX")
 	may("operator", wire.Integer(1), "ZREM", mail.Dead(), "JOB1")
 	may("operator", wire.Integer(1), "DEL", mail.Row("JOB1"))
 	may("operator", wire.Integer(0), mail.Promote(10)...)
 	mayNot("operator", "SET {emq}:version x", "DEL {emq}:version", "KEYS *", "FLUSHALL", "CONFIG SET dir x", "DEBUG SLEEP 0", "ACL SETUSER x", "SHUTDOWN",
 		"MODULE UNLOAD emq", "GET outside", "REPLICAOF NO ONE")
 
-	mayRun("watcher", "PING", "INFO everything", "SLOWLOG GET", "LATENCY LATEST", "LATENCY HISTOGRAM")
-	mayNot("watcher", words(mail.Claim(1)), "GET {emq}:version", "SLOWLOG RESET", "CONFIG GET *", "LATENCY RESET", "SCAN 0")
+	mayRun("watcher", "PING", "INFO everything", "SLOWLOG GET", "LATENCY LATEST", "LATENCY HISTOGRAM", "EMQ.STATS emq:{mail}:")
+	mayNot("watcher", words(mail.Claim(1)), "EMQ.AUDIT emq:{mail}: 0 1", "GET {emq}:version", "SLOWLOG RESET", "CONFIG GET *", "LATENCY RESET", "SCAN 0")
 
 	follower := store.Open(t, store.Module(append(store.Following(s.Addr()), "--primaryuser", "replica", "--primaryauth", "secret")...))
 	follower.Linked()
