@@ -86,7 +86,7 @@ func TestFileMode(t *testing.T) {
 func TestLoadAtRunTime(t *testing.T) {
 	s := start(t, withoutModule())
 	st := s.bare(t)
-	st.reply("+OK\r\n", "MODULE LOAD "+os.Getenv("EMQ_MODULE"))
+	st.reply("+OK\r\n", "MODULE LOADEX "+os.Getenv("EMQ_MODULE")+" CONFIG emq.pump-interval-ms 0")
 	st.life("q", "JOB1", "x")
 	st.reply(array(bulk("crash-memcheck-enabled"), bulk("no")), "CONFIG GET crash-memcheck-enabled")
 }
@@ -138,7 +138,7 @@ func TestUnknownArgument(t *testing.T) {
 	st.refusal("ERR ", "MODULE", "LOAD", os.Getenv("EMQ_MODULE"), "no-such-argument")
 	logged(t, s.Log(), "<emq>.*no-such-argument")
 	require.Zero(t, st.loaded())
-	st.reply("+OK\r\n", "MODULE LOAD "+os.Getenv("EMQ_MODULE"))
+	st.reply("+OK\r\n", "MODULE LOADEX "+os.Getenv("EMQ_MODULE")+" CONFIG emq.pump-interval-ms 0")
 	st.life("q", "JOB1", "x")
 }
 
@@ -175,7 +175,7 @@ func TestUnknownSetting(t *testing.T) {
 		st.reply("+PONG\r\n", "PING")
 	}
 	st.refusal("ERR unknown command", good.Claim(1)...)
-	st.reply("+OK\r\n", "MODULE LOAD "+os.Getenv("EMQ_MODULE"))
+	st.reply("+OK\r\n", "MODULE LOADEX "+os.Getenv("EMQ_MODULE")+" CONFIG emq.pump-interval-ms 0")
 	st.life("q", "JOB1", "x")
 }
 

@@ -160,7 +160,7 @@ func TestRoleChanges(t *testing.T) {
 		}
 	}
 	st.Must("REPLICAOF 127.0.0.1 1")
-	st.Must("MODULE LOAD " + os.Getenv("EMQ_MODULE"))
+	st.Must("MODULE LOADEX " + os.Getenv("EMQ_MODULE") + " CONFIG emq.pump-interval-ms 0")
 	readOnly(st)
 	st.Must("REPLICAOF NO ONE")
 	st.life("q", "JOB1", "x")

@@ -28,7 +28,7 @@ func TestHistories(t *testing.T) {
 			report(t, h, r.replay)
 		}
 	}
-	if rounds < 20 {
+	if rounds < store.Many {
 		return
 	}
 	for _, answer := range []string{

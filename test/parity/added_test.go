@@ -34,7 +34,7 @@ func TestAddedParity(t *testing.T) {
 			}
 		})
 	}
-	if rounds < 20 {
+	if rounds < store.Many {
 		return
 	}
 	for _, answer := range []string{
@@ -263,7 +263,7 @@ func TestRandomStores(t *testing.T) {
 			h.requireSwept(q)
 		})
 	}
-	if rounds < 100 {
+	if rounds < store.Many {
 		return
 	}
 	for _, answer := range []string{

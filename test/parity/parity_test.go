@@ -37,7 +37,7 @@ func TestParity(t *testing.T) {
 			h.run(100)
 		})
 	}
-	if rounds < 20 {
+	if rounds < store.Many {
 		return
 	}
 	for _, answer := range []string{

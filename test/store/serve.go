@@ -46,6 +46,9 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
+// Many is from how many random histories on each kind of answer must have been met. In fewer, chance decides.
+const Many = 500
+
 // Rounds is how many random histories a test runs: EMQ_ROUNDS, or the long number if EMQ_PROOF is set, or the short.
 func Rounds(t testing.TB, short, long int) int {
 	t.Helper()
