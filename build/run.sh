@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# run.sh PORT: a server with the built module in the foreground, its data in build/run/.
+# run.sh PORT: a server with the built module in the foreground, its data in build/run/PORT/: two servers must not write
+# to one append-only file.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -8,8 +9,9 @@ server=$(build/valkey.sh)
 cli=$(dirname "$server")/valkey-cli
 [ -x "$cli" ] || cli=valkey-cli
 
-mkdir -p build/run
-sed "s|^loadmodule .*|loadmodule \"$PWD/build/emq.so\"|" valkey.conf.example >build/run/valkey.conf
+dir=$PWD/build/run/$port
+mkdir -p "$dir"
+sed "s|^loadmodule .*|loadmodule \"$PWD/build/emq.so\"|" valkey.conf.example >"$dir/valkey.conf"
 
 emq="${cli#"$PWD"/} -p $port"
 cat <<END
@@ -19,7 +21,7 @@ A job in three commands, from another terminal in this folder:
   $emq EMQ.CLAIM 2 'emq:{mail}:pending' 'emq:{mail}:active' 'emq:{mail}:job:' 30000
   $emq EMQ.COMPLETE 2 'emq:{mail}:active' 'emq:{mail}:job:JOB00000000001' JOB00000000001 1 'emq:{mail}:'
 
-Ctrl-C stops the server. Its data stays in build/run/.
+Ctrl-C stops the server. Its data stays in build/run/$port/.
 
 END
-exec "$server" "$PWD/build/run/valkey.conf" --port "$port" --dir "$PWD/build/run"
+exec "$server" "$dir/valkey.conf" --port "$port" --dir "$dir"
