@@ -170,7 +170,8 @@ func TestAssault(t *testing.T) {
 	tenant := login(t, s, "tenant", "+@emq +eval ~emq:{a}:*")
 	dice := rand.New(rand.NewPCG(store.Seed(t), 0))
 	seen := map[string]int{}
-	for range store.Rounds(t, 40, 1000) {
+	rounds := store.Rounds(t, 40, 1000)
+	for range rounds {
 		batch := make([][]string, 500)
 		for i := range batch {
 			batch[i] = assault(dice)
@@ -190,6 +191,9 @@ func TestAssault(t *testing.T) {
 		require.Empty(t, before.Diff(others()))
 	}
 	require.Empty(t, store.Read(t, admin)[0].Check(wire.Wire6))
+	if rounds < store.Many {
+		return
+	}
 	for _, class := range []string{":1", ":0", ":-1", "*3", "*0", "*2", "-NOPERM", "-EMQKEY", "-EMQKIND", "-ERR", "-EMQSTALE"} {
 		found := 0
 		for got, n := range seen {
