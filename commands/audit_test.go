@@ -208,9 +208,8 @@ func TestAuditCursor(t *testing.T) {
 
 // jobAt is one job of a broken store.
 type jobAt struct {
-	row     row
-	rowType Type
-	member  uint8
+	row    row
+	member uint8
 }
 
 // apply carries the effects of a decision out.
