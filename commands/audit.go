@@ -11,8 +11,8 @@ import (
 //
 //	Keys     pending, active, schedule, dead; the row of each entry that is looked at
 //	Reply    [next cursor, [[finding, id, where, remedy, 1 if it was applied], …]]
-//	Effects  with FIX: ZREM of the sets that the id is to leave · HSET row state [last_error] · ZADD of the one that it is
-//	         to be in
+//	Effects  with FIX: ZREM of the sets that the id is to leave · HSET row [state] [lease_epoch] [last_error] · ZADD of the
+//	         one that it is to be in
 //	Refuses  ERR, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
 //	See      WIRE6 §1, §4
 //
@@ -228,9 +228,15 @@ func (r *Request) putRight(o *Outcome, at Key) {
 			o.zrem(set, NoKey)
 		}
 	}
-	if r.home(NoKey) != to {
-		row := o.hset(KeyRow).set(state(stateIn[to]))
-		if !r.sound() {
+	if unsaid, lapsed := r.home(NoKey) != to, to == KeyActive && r.Member&(1<<to) == 0; unsaid || lapsed {
+		row := o.hset(KeyRow)
+		if unsaid {
+			row.set(state(stateIn[to]))
+		}
+		if lapsed { // the deadline is ours, not the holder's: it must not count as a lost lease
+			row.set(FieldLeaseEpoch, constant(ConstAudit))
+		}
+		if unsaid && !r.sound() {
 			row.set(FieldLastError, constant(ConstBadAttempts))
 		}
 	}
@@ -263,7 +269,8 @@ func (r *Request) sound() bool {
 
 // place is the set in which a job is to be; NoKey where only others can know. Where set and state disagree it is the set
 // that counts, as it does for the verbs, but no holder loses its job by it (WIRE6 §4, the holder): an active job is put
-// into active as one whose lease has lapsed, so that REAP takes it back while the holder may still settle it.
+// into active as one whose lease of another server has lapsed, so that REAP takes it back, uncounted, while the holder may
+// still settle it.
 func (r *Request) place() Key {
 	in := func(set Key) bool { return r.Member&(1<<set) != 0 }
 	named, returned := r.home(NoKey), r.has(FieldLeaseEpoch)

@@ -97,7 +97,7 @@ func TestAudit(t *testing.T) {
 		{"pending that says dead", "pending", found{row: odd("dead", nil), member: []Key{p}}, "state in pending: pending!", []string{"HSET job state =pending"}},
 		{"pending that says active", "pending", found{row: held(nil), member: []Key{p}}, "state in pending: pending!", []string{"HSET job state =pending"}},
 		{"pending that says active, by a script", "pending", found{row: scripts, member: []Key{p}}, "state in pending: active!",
-			[]string{"ZREM pending", "ZADD active " + atNow}},
+			[]string{"ZREM pending", "HSET job lease_epoch =audit", "ZADD active " + atNow}},
 		{"pending that says nothing", "pending", found{row: row{FieldAttempts: "0"}, member: []Key{p}}, "state in pending: pending!", []string{"HSET job state =pending"}},
 		{"pending of an unknown state", "pending", found{row: odd("lost", nil), member: []Key{p}}, "state in pending: pending!", []string{"HSET job state =pending"}},
 		{"active that says nothing", "active", found{row: odd("", nil), member: []Key{a}}, "state in active: active!", []string{"HSET job state =active"}},
@@ -109,12 +109,12 @@ func TestAudit(t *testing.T) {
 		{"active that says dead", "active", found{row: odd("dead", nil), member: []Key{a}}, "state in active: pending!",
 			[]string{"ZREM active", "HSET job state =pending", "ZADD pending 0"}},
 		{"schedule that says active", "schedule", found{row: scripts, member: []Key{s}}, "state in schedule: active!",
-			[]string{"ZREM schedule", "ZADD active " + atNow}},
+			[]string{"ZREM schedule", "HSET job lease_epoch =audit", "ZADD active " + atNow}},
 		{"schedule that says pending", "schedule", found{row: waiting, member: []Key{s}}, "state in schedule: schedule!", []string{"HSET job state =scheduled"}},
 		{"schedule that says pending, held", "schedule", found{row: returned, member: []Key{s}}, "state in schedule: pending!",
 			[]string{"ZREM schedule", "ZADD pending 0"}},
 		{"schedule that says dead", "schedule", found{row: odd("dead", nil), member: []Key{s}}, "state in schedule: schedule!", []string{"HSET job state =scheduled"}},
-		{"dead that says active", "dead", found{row: held(nil), member: []Key{d}}, "state in dead: active!", []string{"ZREM dead", "ZADD active " + atNow}},
+		{"dead that says active", "dead", found{row: held(nil), member: []Key{d}}, "state in dead: active!", []string{"ZREM dead", "HSET job lease_epoch =audit", "ZADD active " + atNow}},
 		{"dead that says scheduled", "dead", found{row: retry, member: []Key{d}}, "state in dead: dead!", []string{"HSET job state =dead"}},
 		{"dead that says nothing", "dead", found{row: odd("", nil), member: []Key{d}}, "state in dead: dead!", []string{"HSET job state =dead"}},
 		{"in two sets, of no state", "active", found{row: odd("", nil), member: []Key{a, d}}, "two-sets in active: active!",
@@ -123,7 +123,7 @@ func TestAudit(t *testing.T) {
 			"two-sets in schedule: schedule!", []string{"ZREM dead", "HSET job state =scheduled"}},
 
 		{"pending in no set", "rows", found{row: waiting}, "no-set in rows: pending!", []string{"ZADD pending 0"}},
-		{"active in no set", "rows", found{row: held(nil)}, "no-set in rows: active!", []string{"ZADD active " + atNow}},
+		{"active in no set", "rows", found{row: held(nil)}, "no-set in rows: active!", []string{"HSET job lease_epoch =audit", "ZADD active " + atNow}},
 		{"active in no set, never claimed", "rows", found{row: odd("active", row{FieldAttempts: "0"})}, "no-set in rows: pending!",
 			[]string{"HSET job state =pending", "ZADD pending 0"}},
 		{"scheduled in no set", "rows", found{row: retry}, "no-set in rows: schedule!", []string{"ZADD schedule " + atNow}},
@@ -418,6 +418,8 @@ func checkAudit(t *testing.T, r *Request, o *Outcome) {
 		case e.Op == OpZRem && r.Member&on != 0 && e.Else == NoKey:
 		case e.Op == OpZAdd && r.Member&on == 0 && i == int(o.NumEffects)-1 && IsJob(r.Entry):
 		case e.Op == OpHSet && e.Key == KeyRow && r.Types[KeyRow] == Hash && IsJob(r.Entry) && e.Fields[0] == FieldState:
+		case e.Op == OpHSet && e.Key == KeyRow && r.Types[KeyRow] == Hash && IsJob(r.Entry) && e.N == 1 &&
+			e.Fields[0] == FieldLeaseEpoch && e.Values[0] == constant(ConstAudit):
 		default:
 			bad("effect " + e.describe(r))
 		}

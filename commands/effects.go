@@ -61,6 +61,7 @@ const (
 	ConstOne
 	ConstBadAttempts
 	ConstStalled
+	ConstAudit
 	NumConsts
 )
 
@@ -74,6 +75,7 @@ var ConstText = [NumConsts]string{
 	ConstOne:         "1",
 	ConstBadAttempts: "bad row: attempts is missing or is no integer that can be counted up",
 	ConstStalled:     "stalled",
+	ConstAudit:       "audit",
 }
 
 // Effect is one write, as data. The id of a ZADD or ZREM is that of the job decided on: the id argument, or the entry.

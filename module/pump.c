@@ -236,7 +236,7 @@ static void on_timer(vm_ctx *ctx, void *data) {
     if (emq_is_child) return;
     watch_pause();
     watch_clocks();
-    if (!may_write(ctx)) {
+    if (!emq_pump_interval_ms || !may_write(ctx)) {
         away = 1;
         emq_pump.stood_down++;
         return;
@@ -265,8 +265,11 @@ void emq_pump_turn(vm_ctx *ctx) {
     watch_clocks();
     if (emq_config_changed) {
         emq_config_changed = 0;
-        disarm(ctx);
-        fresh = 1;
+        beat_ms = 0;
+        if (!armed || due_ms > seen.steady + 1) { /* a stream of changes must not put it off for ever */
+            disarm(ctx);
+            fresh = 1;
+        }
     }
     /* The server's timers go by the wall clock: set back, it would stop the pump for as long. */
     if (armed && seen.steady > due_ms + LATE_MS) disarm(ctx);

@@ -5,7 +5,7 @@
  * RESTORE, the append-only file, a snapshot, a primary. It is forgotten when both keys are gone. So what is known here is
  * never less than what there is, and for a while it may be more: a queue without sets costs a look.
  *
- * Valkey 8.1 and 9.0 do not allow for that: see hears_new(). */
+ * Valkey 8.1 and later do not allow for that alone: see hears_new(). */
 #include "emq.h"
 
 #include <math.h>
@@ -189,7 +189,8 @@ static void meet(vm_ctx *ctx, vm_string *name) {
  * COPY or MOVE to another database leaves its client, its transaction and its place in the append-only file in the wrong
  * database. No client shall find its server like that. There we listen to the events of sorted sets, which are always of
  * the client's own database: they miss sets that RENAME, COPY, MOVE and RESTORE make, and a scan looks for those, after a
- * load and when one of the four was called (scan_is_due).
+ * load and when one of the four was called (scan_is_due). It does so from 9.1.2 on as well, where COPY and MOVE to another
+ * database still tell of the wrong one within a transaction.
  * LOADED is safe: snapshots are read when no client's command runs, but for DEBUG RELOAD. */
 static int hears_new(void) {
     int server = vm_GetServerVersion();
@@ -279,7 +280,7 @@ static void start_scan(vm_ctx *ctx) {
     vm_CreateTimer(ctx, SCAN_EVERY_MS, on_scan, NULL);
 }
 
-/* ---- Where NEW must not be heard ---- */
+/* ---- Where NEW must not be heard, or tells of another database ---- */
 
 enum { ASK_EVERY_MS = 1000 };
 
@@ -357,8 +358,8 @@ int emq_queues_subscribe(vm_ctx *ctx) {
     owed = owed_at_once = 0;
     scan_wanted = 0;
     vm_GetRandomBytes((unsigned char *)&seed, sizeof(seed));
-    misses_some = !hears_new();
-    int classes = VM_NOTIFY_LOADED | (misses_some ? VM_NOTIFY_ZSET : VM_NOTIFY_NEW);
+    misses_some = vm_GetServerVersion() >= 0x080100;
+    int classes = VM_NOTIFY_LOADED | (hears_new() ? VM_NOTIFY_NEW : VM_NOTIFY_ZSET);
     return vm_SubscribeToKeyspaceEvents(ctx, classes, on_key) == VM_OK &&
            vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_FLUSHDB, VM_EVENT_VERSION}, on_flush) == VM_OK &&
            vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_SWAPDB, VM_EVENT_VERSION}, on_swap) == VM_OK &&

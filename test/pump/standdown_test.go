@@ -284,6 +284,7 @@ func TestDatabases(t *testing.T) {
 		"ZUNIONSTORE":           {"SELECT 9", "RENAME row " + q.Row("JOB1"), "ZUNIONSTORE " + set + " 1 set", "DEL set"},
 		"over another type":     {"SELECT 9", "SET " + set + " x", "RENAME row " + q.Row("JOB1"), "ZUNIONSTORE " + set + " 1 set", "DEL set"},
 		"MOVE":                  {"SELECT 8", "RENAME row " + q.Row("JOB1"), "RENAME set " + set, "MOVE " + q.Row("JOB1") + " 9", "MOVE " + set + " 9", "SELECT 9"},
+		"MOVE, all at once":     {"SELECT 8", "RENAME row " + q.Row("JOB1"), "RENAME set " + set, "MULTI", "MOVE " + q.Row("JOB1") + " 9", "MOVE " + set + " 9", "EXEC", "SELECT 9"},
 		"SWAPDB":                {"SELECT 8", "RENAME row " + q.Row("JOB1"), "RENAME set " + set, "SWAPDB 8 9", "SELECT 9"},
 		"RESTORE":               {"SELECT 9", "RENAME row " + q.Row("JOB1"), "RESTORE", "DEL set"},
 		"a schedule, by RENAME": {"SELECT 9", "HSET row state scheduled", "RENAME row " + q.Row("JOB1"), "RENAME set " + q.Schedule()},
