@@ -457,7 +457,7 @@ func init() {
 		},
 		transition{
 			name: "audit gives a holder its job back", given: []string{rowHeld, "ZADD emq:{q}:dead 0 JOB1"}, args: dead,
-			want: found("rows:0", fixed("state", "dead", "active")), stream: atomically("ZREM emq:{q}:dead JOB1", "ZADD emq:{q}:active {now+0} JOB1"),
+			want: found("rows:0", fixed("state", "dead", "active")), stream: atomically("ZREM emq:{q}:dead JOB1", row+"lease_epoch audit", "ZADD emq:{q}:active {now+0} JOB1"),
 		},
 		transition{
 			name: "audit returns what was given back", given: []string{row + "state scheduled attempts 1", addActive}, args: active,
@@ -473,7 +473,7 @@ func init() {
 		},
 		transition{
 			name: "audit finds an active row in no set", given: []string{rowHeld}, args: rows,
-			want: found("0", fixed("no-set", "rows", "active")), stream: []string{"ZADD emq:{q}:active {now+0} JOB1"},
+			want: found("0", fixed("no-set", "rows", "active")), stream: atomically(row+"lease_epoch audit", "ZADD emq:{q}:active {now+0} JOB1"),
 		},
 		transition{
 			name: "audit leaves a state that it does not know", given: []string{row + "state waiting attempts 0"}, args: rows,
