@@ -95,16 +95,22 @@ func (r *Request) verdict() fence.Verdict {
 // typed makes step 8 for some keys: each is absent or of its own type.
 func (r *Request) typed(o *Outcome, keys ...Key) bool {
 	for _, k := range keys {
-		want := SortedSet
-		if k == KeyRow {
-			want = Hash
-		}
-		if t := r.Types[k]; t != None && t != want {
+		if !r.fits(k) {
 			o.refuseType()
 			return false
 		}
 	}
 	return true
+}
+
+// fits tells that a row or a set is absent or of its own type.
+func (r *Request) fits(k Key) bool {
+	want := SortedSet
+	if k == KeyRow {
+		want = Hash
+	}
+	t := r.Types[k]
+	return t == None || t == want
 }
 
 // held makes the holder's check of WIRE6 §4 for a row that is there; verb is the word of the scripts' own text. The epoch

@@ -25,7 +25,7 @@ func decideClaim(r *Request, o *Outcome) {
 	switch {
 	case !r.HasEntry:
 		answerEmpty(o)
-	case !IsJob(r.Entry) || r.Types[KeyRow] != Hash:
+	case !r.isJob():
 		r.drop(o)
 	default:
 		r.grant(o)
@@ -75,7 +75,7 @@ func (r *Request) bury(o *Outcome) {
 	o.hset(KeyRow).
 		set(state(ConstDead)).
 		set(FieldLastError, constant(ConstBadAttempts))
-	if t := r.Types[KeyDead]; t == None || t == SortedSet {
+	if r.fits(KeyDead) {
 		o.zadd(KeyDead, 0)
 	}
 }

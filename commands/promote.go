@@ -47,7 +47,7 @@ func (r *Request) sweep(o *Outcome, from Key, limit int) (move bool) {
 		return false
 	}
 	switch {
-	case !IsJob(r.Entry) || r.Types[KeyRow] != Hash:
+	case !r.isJob():
 		o.Fate = Dropped
 	case !r.Looked && r.home(from) != from:
 		o.Next = Look
@@ -75,6 +75,9 @@ func (r *Request) sweep(o *Outcome, from Key, limit int) (move bool) {
 	}
 	return move
 }
+
+// isJob tells that the entry is in the namespace of jobs and has a row.
+func (r *Request) isJob() bool { return IsJob(r.Entry) && r.Types[KeyRow] == Hash }
 
 // home is the set in which a row of this state stands; for a row of no known state, that in which it was found.
 func (r *Request) home(found Key) Key {

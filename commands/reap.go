@@ -38,7 +38,7 @@ func (r *Request) takeBack(o *Outcome) {
 		return
 	}
 	stalled, over := lease.Stall(r.Row[FieldStalled], number(r, reapMaxStalled))
-	if t := r.Types[KeyDead]; !over || r.has(FieldParent) || t != None && t != SortedSet {
+	if !over || r.has(FieldParent) || !r.fits(KeyDead) {
 		o.Fate = Stalled
 		o.hset(KeyRow).set(state(ConstPending)).set(FieldStalled, integer(stalled))
 		o.zadd(KeyPending, 0)

@@ -15,7 +15,7 @@ static emq_bytes bytes_of(const vm_string *s) {
     return (emq_bytes){p, (intptr_t)n};
 }
 
-static int ends_in(const char *s, size_t n, const char *end, size_t end_len) {
+int emq_ends_in(const char *s, size_t n, const char *end, size_t end_len) {
     return n >= end_len && memcmp(s + n - end_len, end, end_len) == 0;
 }
 
@@ -24,7 +24,7 @@ static int ends_in(const char *s, size_t n, const char *end, size_t end_len) {
 static int find_base(emq_frame *f) {
     if (f->verb->base_at) {
         emq_bytes base = f->req.args[f->verb->base_at];
-        if (!ends_in(base.p, (size_t)base.n, "}:", 2)) return 0;
+        if (!emq_ends_in(base.p, (size_t)base.n, "}:", 2)) return 0;
         f->base = base.p;
         f->base_len = (size_t)base.n;
         return 1;
@@ -34,9 +34,9 @@ static int find_base(emq_frame *f) {
         if (key == EMQ_NO_KEY || key == EMQ_ROW) continue;
         emq_bytes name = f->req.args[i];
         size_t n = (size_t)name.n;
-        if (!ends_in(name.p, n, emq_suffix[key], emq_suffix_len[key])) return 0;
+        if (!emq_ends_in(name.p, n, emq_suffix[key], emq_suffix_len[key])) return 0;
         n -= emq_suffix_len[key];
-        if (!ends_in(name.p, n, "}:", 2)) return 0;
+        if (!emq_ends_in(name.p, n, "}:", 2)) return 0;
         f->base = name.p;
         f->base_len = n;
         return 1;

@@ -244,6 +244,8 @@ extern const int emq_num_trampolines;
 /* Carries a verb out for the pump: no client, no reply. 0 if it was refused. */
 int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk);
 
+int emq_ends_in(const char *s, size_t n, const char *end, size_t end_len);
+
 /* Makes the name of a key of a queue; what follows the suffix is a row's id, or nothing. */
 vm_string *emq_make_name(const char *base, size_t base_len, int key, emq_bytes id);
 
@@ -351,7 +353,7 @@ typedef struct emq_queue {
 int emq_queues_subscribe(vm_ctx *ctx);
 
 /* Looks, at its leisure, through all that the server holds already; for a load at run time. */
-void emq_queues_scan(vm_ctx *ctx);
+void emq_queues_scan(void);
 
 /* At each turn of the event loop. */
 void emq_queues_turn(vm_ctx *ctx);

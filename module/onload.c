@@ -237,7 +237,7 @@ int ValkeyModule_OnLoad(vm_ctx *ctx, vm_string **argv, int argc) {
     if (vm_RegisterInfoFunc(ctx, emq_info) != VM_OK) return refuse(ctx, "INFO could not be registered");
     if (!subscribe(ctx) || !emq_queues_subscribe(ctx)) return refuse(ctx, "no subscription to the server's events");
     /* At start-up the data come after the modules, and each key with an event. */
-    if (!(flags & VM_CTX_SERVER_STARTUP)) emq_queues_scan(ctx);
+    if (!(flags & VM_CTX_SERVER_STARTUP)) emq_queues_scan();
 
     warn_of_eviction(ctx);
     live = 0;

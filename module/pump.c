@@ -278,7 +278,6 @@ void emq_pump_turn(vm_ctx *ctx) {
         away = 1;
     } else if (fresh) {
         fresh = 0;
-        beat_ms = 0;
         arm(ctx, 1);
     } else if (away) {
         arm(ctx, emq_pump_interval_ms);

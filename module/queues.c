@@ -147,19 +147,15 @@ size_t emq_queues_bytes(void) { return entry_bytes + room * sizeof(*buckets); }
 
 /* ---- How queues become known ---- */
 
-static int ends_in(const char *name, size_t n, const char *end, size_t end_len) {
-    return n > end_len && !memcmp(name + n - end_len, end, end_len);
-}
-
 /* The length of the base in the name of a schedule or an active set; 0 for any other key. This runs for every key that
  * is created in the server. */
 static size_t base_of(const char *name, size_t n) {
     enum { PREFIX = sizeof("emq:{") - 1 };
     size_t base;
     if (n < PREFIX || memcmp(name, "emq:{", PREFIX)) return 0;
-    if (ends_in(name, n, "}:active", 8))
+    if (emq_ends_in(name, n, "}:active", 8))
         base = n - 6;
-    else if (ends_in(name, n, "}:schedule", 10))
+    else if (emq_ends_in(name, n, "}:schedule", 10))
         base = n - 8;
     else
         return 0;
@@ -268,10 +264,7 @@ static void on_scan(vm_ctx *ctx, void *data) {
  * waits for the first turn of the event loop. */
 static int scan_wanted;
 
-void emq_queues_scan(vm_ctx *ctx) {
-    (void)ctx;
-    scan_wanted = 1;
-}
+void emq_queues_scan(void) { scan_wanted = 1; }
 
 static void start_scan(vm_ctx *ctx) {
     scan_wanted = 0;
@@ -289,8 +282,8 @@ static int64_t asked_ms;
 static uint64_t calls; /* of what makes sets unheard; a digest of the server's own counts */
 
 static void on_loading(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
-    (void)event, (void)data;
-    if (sub == VM_LOADING_ENDED && !emq_is_child) emq_queues_scan(ctx);
+    (void)ctx, (void)event, (void)data;
+    if (sub == VM_LOADING_ENDED && !emq_is_child) emq_queues_scan();
 }
 
 static int scan_is_due(vm_ctx *ctx) {

@@ -267,6 +267,17 @@ func TestSettingsExcuseNobody(t *testing.T) {
 	require.Equal(t, "1", b.field(q, ids[0], "stalled"))
 }
 
+// A stream of settings, one in each turn of the event loop, does not put the pump off.
+func TestSettingsWithoutEnd(t *testing.T) {
+	b := begin(t, "1")
+	b.beats(1)
+	before := b.stats()["beats"]
+	for n := range 5000 {
+		b.Must(fmt.Sprintf("CONFIG SET emq.max-stalled %d", 3+n%2))
+	}
+	require.Greater(t, b.stats()["beats"], before+20)
+}
+
 // Each database has its queues, wherever their keys come from.
 func TestDatabases(t *testing.T) {
 	b := begin(t, soon)
