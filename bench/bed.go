@@ -16,28 +16,36 @@ import (
 
 const queueName = "bench"
 
-// bed is what one axis is measured on: a server with both modules in it, and for each executor a database with a
-// queue of the same content.
+// bed is what one axis is measured on: a server with the executors' modules in it, and for each executor a database
+// with a queue of the same content.
 type bed struct {
 	axis    axis
 	server  *valkey.Server
 	replica *valkey.Server
-	control map[*executor]*redis.Client
-	load    map[*executor]*load.Generator
-	done    map[*executor]int64 // jobs completed since the beginning
+	runners []*runner
+}
+
+// runner is an executor at work on a bed.
+type runner struct {
+	*executor
+	bed     *bed
+	control *redis.Client
+	load    *load.Generator
+	done    int64 // jobs completed since the beginning
 }
 
 // modules are the libraries under measurement.
 type modules struct{ emq, debug, floor string }
 
 func makeBed(ctx context.Context, m modules, a axis, who []*executor) (_ *bed, err error) {
-	b := &bed{axis: a, control: map[*executor]*redis.Client{}, load: map[*executor]*load.Generator{}, done: map[*executor]int64{}}
+	b := &bed{axis: a}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
 		}
 	}()
-	b.server, err = valkey.Start(valkey.Options{Module: m.emq, Args: append([]string{"--loadmodule", m.floor}, a.Settings...)})
+	// Still, for the pump would work on the native jobs in everybody's turn.
+	b.server, err = valkey.Start(valkey.Options{Module: m.emq, Still: true, Args: append([]string{"--loadmodule", m.floor}, a.Settings...)})
 	if err != nil {
 		return nil, err
 	}
@@ -47,14 +55,15 @@ func makeBed(ctx context.Context, m modules, a axis, who []*executor) (_ *bed, e
 		}
 	}
 	for _, e := range who {
-		b.control[e] = control(b.server, e.db)
-		if err := e.prepare(ctx, b.control[e]); err != nil {
+		r := &runner{executor: e, bed: b, control: control(b.server, e.db)}
+		b.runners = append(b.runners, r)
+		if err := e.prepare(ctx, r.control); err != nil {
 			return nil, err
 		}
-		if err := b.fill(ctx, e); err != nil {
+		if err := r.fill(ctx); err != nil {
 			return nil, err
 		}
-		if b.load[e], err = load.Dial(b.options(e, a.Conns, a.Depth, a.Backlog+held)); err != nil {
+		if r.load, err = load.Dial(r.options(a.Conns, a.Depth, a.Backlog+held)); err != nil {
 			return nil, err
 		}
 	}
@@ -66,26 +75,26 @@ func control(s *valkey.Server, db int) *redis.Client {
 	return redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket, DB: db, Protocol: 2, DisableIdentity: true, MaxRetries: -1})
 }
 
-// fill gives an executor's queue its backlog and the jobs that stay leased.
-func (b *bed) fill(ctx context.Context, e *executor) error {
-	filler, err := load.Dial(b.options(e, 4, 8, 0))
+// fill gives the queue its backlog and the jobs that stay leased.
+func (r *runner) fill(ctx context.Context) error {
+	filler, err := load.Dial(r.options(4, 8, 0))
 	if err != nil {
 		return err
 	}
 	defer filler.Close()
-	if _, err := filler.Run(ctx, b.axis.Backlog+held, load.Enqueue); err != nil {
+	if _, err := filler.Run(ctx, r.bed.axis.Backlog+held, load.Enqueue); err != nil {
 		return err
 	}
 	if _, err := filler.Run(ctx, held, load.Claim); err != nil {
 		return err
 	}
-	return b.check(ctx, e)
+	return r.check(ctx)
 }
 
-func (b *bed) options(e *executor, conns, depth, minted int) load.Options {
+func (r *runner) options(conns, depth, minted int) load.Options {
 	return load.Options{
-		Socket: b.server.Socket, DB: e.db, Queue: queueName, Opening: e.open,
-		Payload: b.axis.Payload, Conns: conns, Depth: depth, Minted: int64(minted),
+		Socket: r.bed.server.Socket, DB: r.db, Queue: queueName, Opening: r.open,
+		Payload: r.bed.axis.Payload, Conns: conns, Depth: depth, Minted: int64(minted),
 	}
 }
 
@@ -116,7 +125,7 @@ func (b *bed) inStep(ctx context.Context) error {
 		}
 		return infoField(info, field), err
 	}
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		has, err := offset(b.replica, "slave_repl_offset")
 		if err != nil {
 			return err
@@ -132,12 +141,10 @@ func (b *bed) inStep(ctx context.Context) error {
 	return errors.New("the replica does not catch up")
 }
 
-// check asserts that an executor has left its queue as it must: every job accounted for, so that no executor wins by
-// doing less.
-func (b *bed) check(ctx context.Context, e *executor) error {
-	c := b.control[e]
+// check asserts that the queue is as it must be: every job accounted for, so that no executor wins by doing less.
+func (r *runner) check(ctx context.Context) error {
 	base := "emq:{" + queueName + "}:"
-	pipe := c.Pipeline()
+	pipe := r.control.Pipeline()
 	pending, active := pipe.ZCard(ctx, base+"pending"), pipe.ZCard(ctx, base+"active")
 	scheduled, dead := pipe.ZCard(ctx, base+"schedule"), pipe.ZCard(ctx, base+"dead")
 	completed := pipe.HGet(ctx, base+"metrics:completed", "count")
@@ -154,14 +161,15 @@ func (b *bed) check(ctx context.Context, e *executor) error {
 	}
 	type state struct{ pending, active, scheduled, dead, completed, keys int64 }
 	got := state{pending.Val(), active.Val(), scheduled.Val(), dead.Val(), count, keys.Val()}
-	rows := int64(b.axis.Backlog + held)
+	a := r.bed.axis
+	rows := int64(a.Backlog + held)
 	sets := int64(3) // pending, active and the identity
-	if b.done[e] > 0 {
+	if r.done > 0 {
 		sets++ // the counter
 	}
-	want := state{int64(b.axis.Backlog), held, 0, 0, b.done[e], rows + sets}
+	want := state{int64(a.Backlog), held, 0, 0, r.done, rows + sets}
 	if got != want {
-		return fmt.Errorf("%s on axis %s has left %+v, expected %+v", e.Name, b.axis.Name, got, want)
+		return fmt.Errorf("%s on axis %s has left %+v, expected %+v", r.Name, a.Name, got, want)
 	}
 	return nil
 }
@@ -191,13 +199,11 @@ func (b *bed) checkReplica(ctx context.Context) error {
 }
 
 func (b *bed) close() (err error) {
-	for _, g := range b.load {
-		if g != nil {
-			err = errors.Join(err, g.Close())
+	for _, r := range b.runners {
+		if r.load != nil {
+			err = errors.Join(err, r.load.Close())
 		}
-	}
-	for _, c := range b.control {
-		err = errors.Join(err, c.Close())
+		err = errors.Join(err, r.control.Close())
 	}
 	for _, s := range []*valkey.Server{b.replica, b.server} {
 		if s != nil {

@@ -12,30 +12,31 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"emq/bench/load"
-	"emq/bench/stats"
 )
 
-// leg is one measurement of one executor on one axis. Times are microseconds.
+// leg is one measurement of one executor on one axis, in parts: most figures are one for each. Times are microseconds.
 type leg struct {
 	Executor string `json:"executor"`
 	Pair     int    `json:"pair"`
 
 	// Server time of one command, by commandstats.
-	Enqueue  float64 `json:"enqueue_us"`
-	Claim    float64 `json:"claim_us"`
-	Complete float64 `json:"complete_us"`
-	Fail     float64 `json:"fail_us"`
+	Enqueue  []float64 `json:"enqueue_us"`
+	Claim    []float64 `json:"claim_us"`
+	Complete []float64 `json:"complete_us"`
+	Fail     []float64 `json:"fail_us"`
 
 	// Of one job, enqueued, claimed and completed: server time by commandstats, and processor time of the process.
-	Job float64 `json:"job_us"`
-	CPU float64 `json:"cpu_us"`
-	// Jobs a second, and the latency of a pipeline.
-	Rate float64 `json:"jobs_per_s"`
-	P50  float64 `json:"p50_us"`
-	P95  float64 `json:"p95_us"`
-	P99  float64 `json:"p99_us"`
+	Job []float64 `json:"job_us"`
+	CPU []float64 `json:"cpu_us"`
+	// Jobs a second.
+	Rate []float64 `json:"jobs_per_s"`
 	// Generator is the share of the time that the load generator was busy: below 1, it was not what was measured.
-	Generator float64 `json:"generator_busy"`
+	Generator []float64 `json:"generator_busy"`
+
+	// The latency of a pipeline, of the parts together: one alone has too few for its tail.
+	P50 float64 `json:"p50_us"`
+	P95 float64 `json:"p95_us"`
+	P99 float64 `json:"p99_us"`
 
 	// Switches are how often a second the server's other threads went to sleep, where that was looked at.
 	Switches float64 `json:"switches_per_s,omitempty"`
@@ -43,125 +44,150 @@ type leg struct {
 	latency *hdrhistogram.Histogram
 }
 
-// measure runs one leg: first jobs through their whole life, many at a time, then every verb by itself.
-func (b *bed) measure(ctx context.Context, e *executor) (*leg, error) {
-	runtime.GC() // the collector is off while the clock runs
-	l := &leg{Executor: e.Name}
-	if err := b.wholeLives(ctx, e, l); err != nil {
-		return nil, err
-	}
-	if err := b.verbByVerb(ctx, e, l); err != nil {
-		return nil, err
-	}
-	if err := b.inStep(ctx); err != nil {
-		return nil, err
-	}
-	return l, b.check(ctx, e)
-}
-
 // life is what becomes of a job that goes well.
 var life = []load.Verb{load.Enqueue, load.Claim, load.Complete}
 
-// parts is how many pieces a leg is measured in. Server time is the median of theirs, since whatever else runs on the
-// machine lengthens some of them; all other figures are of the whole.
+// parts is how many pieces a leg is measured in: as short as the counters of the server allow, some 20 ms.
 const parts = 16
 
-func (b *bed) wholeLives(ctx context.Context, e *executor, l *leg) error {
-	n := b.axis.Jobs / parts
-	if err := b.live(ctx, e, 2*n, func(load.Result) {}); err != nil { // warms up
-		return err
+// measure runs one pair, a leg of each runner: first jobs through their whole life, many at a time, then every verb by
+// itself. The runners take turns part by part, since the machine is another from second to second.
+func measure(ctx context.Context, pair int, who []*runner) ([]*leg, error) {
+	runtime.GC() // the collector is off while the clock runs
+	legs := make([]*leg, len(who))
+	for i, r := range who {
+		legs[i] = &leg{Executor: r.Name, Pair: pair, latency: hdrhistogram.New(1, int64(time.Minute), 3)}
 	}
-	var took time.Duration
-	var server []float64
-	l.latency = hdrhistogram.New(1, int64(time.Minute), 3)
-	generator := processorTime()
-	first, err := b.spent(ctx, e)
-	if err != nil {
-		return err
+	takeTurns := func(turn int, part func(*runner, context.Context, *leg) error) error {
+		for i := range who {
+			at := place(i, turn, len(who))
+			if err := who[at].warmUp(ctx); err != nil {
+				return err
+			}
+			if err := part(who[at], ctx, legs[at]); err != nil {
+				return fmt.Errorf("%s: %w", who[at].Name, err)
+			}
+			if err := who[at].bed.inStep(ctx); err != nil { // the replica's work is no one else's
+				return err
+			}
+		}
+		return nil
 	}
-	last := first
-	for range parts {
-		if err := b.live(ctx, e, n, func(r load.Result) {
-			took += r.Took
-			l.latency.Merge(r.Latency)
-		}); err != nil {
-			return err
+	for part := range parts {
+		if err := takeTurns(pair*parts+part, (*runner).wholeLives); err != nil {
+			return nil, err
 		}
-		now, err := b.spent(ctx, e)
-		if err != nil {
-			return err
-		}
-		if calls := now.calls - last.calls; calls != int64(len(life)*n) {
-			return fmt.Errorf("%s: the server counts %d calls for %d jobs", e.Name, calls, n)
-		}
-		server = append(server, float64(now.usec-last.usec)/float64(n))
-		last = now
 	}
-	l.Generator = float64(processorTime()-generator) / float64(took)
-	l.Job = stats.Median(server)
-	l.CPU = (last.cpu - first.cpu) * 1e6 / float64(parts*n)
-	l.Rate = float64(parts*n) / took.Seconds()
-	percentile := func(p float64) float64 { return float64(l.latency.ValueAtPercentile(p)) / 1e3 }
-	l.P50, l.P95, l.P99 = percentile(50), percentile(95), percentile(99)
-	return nil
+	for part := range parts / 2 {
+		if err := takeTurns(pair*parts/2+part, (*runner).verbByVerb); err != nil {
+			return nil, err
+		}
+	}
+	for i, r := range who {
+		if err := r.check(ctx); err != nil {
+			return nil, err
+		}
+		l := legs[i]
+		percentile := func(p float64) float64 { return float64(l.latency.ValueAtPercentile(p)) / 1e3 }
+		l.P50, l.P95, l.P99 = percentile(50), percentile(95), percentile(99)
+	}
+	return legs, nil
 }
 
-func (b *bed) live(ctx context.Context, e *executor, n int, report func(load.Result)) error {
-	r, err := b.load[e].Run(ctx, n, life...)
-	if err != nil {
-		return fmt.Errorf("%s: %w", e.Name, err)
+// place is who comes i-th in a turn: all orders take turns, so that nobody always follows the same.
+func place(i, turn, n int) int {
+	if turn%2 == 1 {
+		i = n - 1 - i
 	}
-	b.done[e] += int64(n)
-	report(r)
+	return (i + turn/2) % n
+}
+
+// warmUp takes some jobs through their life, for the caches are full of what the others did.
+func (r *runner) warmUp(ctx context.Context) error {
+	a := r.bed.axis
+	_, err := r.live(ctx, max(a.Jobs/parts/4/a.Depth, 1)*a.Depth)
+	return err
+}
+
+func (r *runner) live(ctx context.Context, n int) (load.Result, error) {
+	r.done += int64(n)
+	return r.load.Run(ctx, n, life...)
+}
+
+func (r *runner) wholeLives(ctx context.Context, l *leg) error {
+	n := r.bed.axis.Jobs / parts
+	first, err := r.spent(ctx)
+	if err != nil {
+		return err
+	}
+	busy := processorTime()
+	result, err := r.live(ctx, n)
+	if err != nil {
+		return err
+	}
+	busy = processorTime() - busy
+	last, err := r.spent(ctx)
+	if err != nil {
+		return err
+	}
+	if calls := last.calls - first.calls; calls != int64(len(life)*n) {
+		return fmt.Errorf("the server counts %d calls for %d jobs", calls, n)
+	}
+	l.latency.Merge(result.Latency)
+	l.Job = append(l.Job, float64(last.usec-first.usec)/float64(n))
+	l.CPU = append(l.CPU, (last.cpu-first.cpu)*1e6/float64(n))
+	l.Rate = append(l.Rate, float64(n)/result.Took.Seconds())
+	l.Generator = append(l.Generator, float64(busy)/float64(result.Took))
 	return nil
 }
 
 // verbByVerb runs every verb by itself, since the scripts have one line of statistics for all.
-func (b *bed) verbByVerb(ctx context.Context, e *executor, l *leg) error {
-	n := b.axis.Jobs / (2 * parts) / b.axis.Depth * b.axis.Depth
-	order := append(append([]load.Verb{}, life...), load.Enqueue, load.Claim, load.Fail, load.Drop)
-	var cost [load.NumVerbs][]float64
-	for range parts / 2 {
-		last, err := b.spent(ctx, e)
+func (r *runner) verbByVerb(ctx context.Context, l *leg) error {
+	a := r.bed.axis
+	n := a.Jobs / (2 * parts) / a.Depth * a.Depth
+	last, err := r.spent(ctx)
+	if err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		verb load.Verb
+		cost *[]float64
+	}{
+		{load.Enqueue, &l.Enqueue}, {load.Claim, &l.Claim}, {load.Complete, &l.Complete},
+		{load.Enqueue, &l.Enqueue}, {load.Claim, &l.Claim}, {load.Fail, &l.Fail},
+	} {
+		if _, err := r.load.Run(ctx, n, step.verb); err != nil {
+			return err
+		}
+		now, err := r.spent(ctx)
 		if err != nil {
 			return err
 		}
-		for _, v := range order {
-			if _, err := b.load[e].Run(ctx, n, v); err != nil {
-				return fmt.Errorf("%s: %w", e.Name, err)
-			}
-			now, err := b.spent(ctx, e)
-			if err != nil {
-				return err
-			}
-			cost[v] = append(cost[v], float64(now.usec-last.usec)/float64(n))
-			last = now
-		}
-		b.done[e] += int64(n)
-		// The rows of the jobs that failed are gone, and with their schedule all trace of them.
-		if err := b.control[e].Del(ctx, "emq:{"+queueName+"}:schedule").Err(); err != nil {
-			return err
-		}
+		*step.cost = append(*step.cost, float64(now.usec-last.usec)/float64(n))
+		last = now
 	}
-	l.Enqueue, l.Claim = stats.Median(cost[load.Enqueue]), stats.Median(cost[load.Claim])
-	l.Complete, l.Fail = stats.Median(cost[load.Complete]), stats.Median(cost[load.Fail])
-	return nil
+	r.done += int64(n)
+	// The rows of the jobs that failed, and their schedule, are all trace of them.
+	if _, err := r.load.Run(ctx, n, load.Drop); err != nil {
+		return err
+	}
+	return r.control.Del(ctx, "emq:{"+queueName+"}:schedule").Err()
 }
 
 // spent is what the server has spent since it started.
 type spent struct {
-	calls, usec int64   // on an executor's verbs
+	calls, usec int64   // on a runner's verbs
 	cpu         float64 // seconds of processor time, all threads, user and system
 }
 
-func (b *bed) spent(ctx context.Context, e *executor) (s spent, err error) {
-	info, err := b.control[e].Info(ctx, "commandstats", "cpu").Result()
+func (r *runner) spent(ctx context.Context) (s spent, err error) {
+	info, err := r.control.Info(ctx, "commandstats", "cpu").Result()
 	if err != nil {
 		return s, err
 	}
 	seen := map[string]bool{}
 	for _, verb := range verbNames {
-		stat := e.stat(verb)
+		stat := r.stat(verb)
 		if seen[stat] {
 			continue
 		}

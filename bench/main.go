@@ -1,6 +1,6 @@
 // Command bench measures what a job costs under each of three executors: the Lua scripts, the native verbs, and a floor
-// in C that does the same writes and nothing else (floor/floor.c). All three run in one server, in turn, over and over,
-// and each is set against the others pair by pair, so that what disturbs the machine disturbs them alike.
+// in C that does the same writes and nothing else (floor/floor.c). All three run in one server and take turns many times
+// a second, and each is set against the others turn by turn, so that what disturbs the machine disturbs them alike.
 //
 // `make bench` runs it all, `make bench-quick` less of it in less time; see -help for a part of it.
 package main
@@ -143,7 +143,7 @@ func (p *plan) measure(ctx context.Context, r *report) error {
 }
 
 func (p *plan) measureAxis(ctx context.Context, a axis, r *report) (err error) {
-	bar := progress(a.Name, (p.pairs+1)*len(p.who))
+	bar := progress(a.Name, p.pairs+1)
 	b, err := makeBed(ctx, p.modules, a, p.who)
 	if err != nil {
 		return err
@@ -157,27 +157,16 @@ func (p *plan) measureAxis(ctx context.Context, a axis, r *report) (err error) {
 	}
 	result := r.begin(a)
 	for pair := range p.pairs + 1 { // the first warms up and does not count
-		for i := range p.who {
-			e := p.who[place(i, pair, len(p.who))]
-			l, err := b.measure(ctx, e)
-			if err != nil {
-				return err
-			}
-			if l.Pair = pair; pair > 0 {
-				result.Legs = append(result.Legs, l)
-			}
-			_ = bar.Add(1)
+		legs, err := measure(ctx, pair, b.runners)
+		if err != nil {
+			return err
 		}
+		if pair > 0 {
+			result.Legs = append(result.Legs, legs...)
+		}
+		_ = bar.Add(1)
 	}
 	return b.checkReplica(ctx)
-}
-
-// place is who comes i-th in a pair: all orders take turns, so that nobody always follows the same.
-func place(i, pair, n int) int {
-	if pair%2 == 1 {
-		i = n - 1 - i
-	}
-	return (i + pair/2) % n
 }
 
 // progress shows on a terminal how far a part of the run is.

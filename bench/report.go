@@ -40,31 +40,31 @@ type host struct {
 type result struct {
 	Axis axis   `json:"axis"`
 	Legs []*leg `json:"legs"`
-	// Ratios are of the native verbs to another executor, by its name, pair by pair.
+	// Ratios are of the native verbs to another executor, by its name.
 	Ratios map[string]map[string]stats.Bound `json:"ratios,omitempty"`
 }
 
-// metric is a figure of a leg.
+// metric is a figure of a leg: one for each part of it, or one for all.
 type metric struct {
 	name string
-	of   func(*leg) float64
+	of   func(*leg) []float64
 }
 
 var (
 	metrics = []metric{
-		{"server", func(l *leg) float64 { return l.Job }},
-		{"cpu", func(l *leg) float64 { return l.CPU }},
-		{"jobs/s", func(l *leg) float64 { return l.Rate }},
-		{"p50", func(l *leg) float64 { return l.P50 }},
-		{"p95", func(l *leg) float64 { return l.P95 }},
-		{"p99", func(l *leg) float64 { return l.P99 }},
-		{"enqueue", func(l *leg) float64 { return l.Enqueue }},
+		{"server", func(l *leg) []float64 { return l.Job }},
+		{"cpu", func(l *leg) []float64 { return l.CPU }},
+		{"jobs/s", func(l *leg) []float64 { return l.Rate }},
+		{"p50", func(l *leg) []float64 { return []float64{l.P50} }},
+		{"p95", func(l *leg) []float64 { return []float64{l.P95} }},
+		{"p99", func(l *leg) []float64 { return []float64{l.P99} }},
+		{"enqueue", func(l *leg) []float64 { return l.Enqueue }},
 		claimTime,
-		{"complete", func(l *leg) float64 { return l.Complete }},
-		{"fail", func(l *leg) float64 { return l.Fail }},
+		{"complete", func(l *leg) []float64 { return l.Complete }},
+		{"fail", func(l *leg) []float64 { return l.Fail }},
 	}
-	claimTime     = metric{"claim", func(l *leg) float64 { return l.Claim }}
-	generatorBusy = metric{"generator", func(l *leg) float64 { return l.Generator }}
+	claimTime     = metric{"claim", func(l *leg) []float64 { return l.Claim }}
+	generatorBusy = metric{"generator", func(l *leg) []float64 { return l.Generator }}
 )
 
 func newReport(p *plan) *report {
@@ -98,13 +98,22 @@ func (r *report) begin(a axis) *result {
 	return r.Axes[len(r.Axes)-1]
 }
 
-// values are one metric of one executor, in the order of the pairs.
-func (r *result) values(executor string, m metric) []float64 {
-	var values []float64
+// parts are one metric of one executor, in the order of the pairs, part by part.
+func (r *result) parts(executor string, m metric) [][]float64 {
+	var parts [][]float64
 	for _, l := range r.Legs {
 		if l.Executor == executor {
-			values = append(values, m.of(l))
+			parts = append(parts, m.of(l))
 		}
+	}
+	return parts
+}
+
+// values are the same, each leg's the median of its parts, since whatever else runs on the machine lengthens some.
+func (r *result) values(executor string, m metric) []float64 {
+	var values []float64
+	for _, parts := range r.parts(executor, m) {
+		values = append(values, stats.Median(parts))
 	}
 	return values
 }
@@ -116,9 +125,9 @@ func (r *result) median(executor string, m metric) float64 {
 	return 0
 }
 
-// compare sets one executor against another, pair by pair.
+// compare sets one executor against another.
 func (r *result) compare(one, other string, m metric) (stats.Bound, bool) {
-	over, under := r.values(one, m), r.values(other, m)
+	over, under := r.parts(one, m), r.parts(other, m)
 	if len(over) == 0 || len(under) == 0 {
 		return stats.Bound{}, false
 	}

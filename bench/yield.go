@@ -61,18 +61,19 @@ func (p *plan) measureYield(ctx context.Context, r *report) (err error) {
 	for pair := range p.pairs + 1 { // the first warms up and does not count
 		for i := range who {
 			at := place(i, pair, len(who))
-			w, e := ways[at], who[at]
-			if err := b.control[e].Do(ctx, "EMQ.DEBUG", "YIELD", w.every.Microseconds(), w.processors).Err(); err != nil {
+			w, e := ways[at], b.runners[at]
+			if err := e.control.Do(ctx, "EMQ.DEBUG", "YIELD", w.every.Microseconds(), w.processors).Err(); err != nil {
 				return err
 			}
 			began, before := time.Now(), switches(b.server.Pid())
-			l, err := b.measure(ctx, e)
+			// A leg at a time and not part by part, for Go's threads take a while to fall into a way.
+			legs, err := measure(ctx, pair, []*runner{e})
 			if err != nil {
 				return err
 			}
-			l.Switches = float64(switches(b.server.Pid())-before) / time.Since(began).Seconds()
-			if l.Pair = pair; pair > 0 {
-				r.Yield.Legs = append(r.Yield.Legs, l)
+			legs[0].Switches = float64(switches(b.server.Pid())-before) / time.Since(began).Seconds()
+			if pair > 0 {
+				r.Yield.Legs = append(r.Yield.Legs, legs...)
 			}
 			_ = bar.Add(1)
 		}
@@ -99,7 +100,7 @@ func (r *report) printYield(to io.Writer) {
 				fmt.Fprintf(w, "\t%.2f [%.2f %.2f]", b.Median, b.Low, b.High)
 			}
 		}
-		fmt.Fprintf(w, "\t%.0f\n", r.Yield.median(way.String(), metric{of: func(l *leg) float64 { return l.Switches }}))
+		fmt.Fprintf(w, "\t%.0f\n", r.Yield.median(way.String(), metric{of: func(l *leg) []float64 { return []float64{l.Switches} }}))
 	}
 }
 

@@ -26,21 +26,29 @@ func Bootstrap(values []float64) Bound {
 		medians[i] = Median(sample)
 	}
 	slices.Sort(medians)
-	return Bound{Median(slices.Clone(values)), medians[resamples*25/1000], medians[resamples*975/1000]}
+	return Bound{Median(values), medians[resamples*25/1000], medians[resamples*975/1000]}
 }
 
-// Ratio sets two figures against each other that were measured in turn, pair by pair.
-func Ratio(over, under []float64) Bound {
-	ratios := make([]float64, min(len(over), len(under)))
-	for i := range ratios {
-		ratios[i] = over[i] / under[i]
+// Ratio sets two figures against each other that were measured in turn, part by part, in pairs of so many parts. A
+// pair's ratio is the median of its parts' ratios and not the ratio of their medians: on a machine that is now fast, now
+// slow, the two medians may be of different speeds. The bound is over the pairs, since parts that follow each other are
+// not independent.
+func Ratio(over, under [][]float64) Bound {
+	pairs := make([]float64, min(len(over), len(under)))
+	for i := range pairs {
+		parts := make([]float64, min(len(over[i]), len(under[i])))
+		for j := range parts {
+			parts[j] = over[i][j] / under[i][j]
+		}
+		pairs[i] = Median(parts)
 	}
-	return Bootstrap(ratios)
+	return Bootstrap(pairs)
 }
 
-// Median sorts its argument.
+// Median is the middle value, or the mean of the middle two.
 func Median(values []float64) float64 {
-	slices.Sort(values)
-	n := len(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

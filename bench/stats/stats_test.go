@@ -28,7 +28,9 @@ func TestTheBoundHoldsTheMedianAndNarrows(t *testing.T) {
 	require.Equal(t, a, Bootstrap(few), "the same figures give the same bound")
 }
 
-func TestRatioIsPairByPair(t *testing.T) {
-	// Both double in the second pair, as on a machine that is busy for a while: the ratio does not move.
-	require.Equal(t, Bound{2, 2, 2}, Ratio([]float64{2, 4, 2}, []float64{1, 2, 1}))
+func TestRatioIsPartByPart(t *testing.T) {
+	// Both double from the middle of the second pair on, as on a machine that is busy for a while: the ratio does not move.
+	require.Equal(t, Bound{2, 2, 2}, Ratio([][]float64{{2, 2}, {2, 4}, {4, 4}}, [][]float64{{1, 1}, {1, 2}, {2, 2}}))
+	// A part of one side that was disturbed does not count.
+	require.Equal(t, Bound{2, 2, 2}, Ratio([][]float64{{2, 20, 2}}, [][]float64{{1, 1, 1}}))
 }
