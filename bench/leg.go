@@ -28,13 +28,13 @@ type leg struct {
 	// Of one job, enqueued, claimed and completed: server time by commandstats, and processor time of the process.
 	Job []float64 `json:"job_us"`
 	CPU []float64 `json:"cpu_us"`
-	// Jobs a second.
+	// Jobs a second, and the middle latency of a pipeline.
 	Rate []float64 `json:"jobs_per_s"`
+	P50  []float64 `json:"p50_us"`
 	// Generator is the share of the time that the load generator was busy: below 1, it was not what was measured.
 	Generator []float64 `json:"generator_busy"`
 
-	// The latency of a pipeline, of the parts together: one alone has too few for its tail.
-	P50 float64 `json:"p50_us"`
+	// The tail of the latencies is of all parts together: one alone has too few.
 	P95 float64 `json:"p95_us"`
 	P99 float64 `json:"p99_us"`
 
@@ -87,12 +87,12 @@ func measure(ctx context.Context, pair int, who []*runner) ([]*leg, error) {
 		if err := r.check(ctx); err != nil {
 			return nil, err
 		}
-		l := legs[i]
-		percentile := func(p float64) float64 { return float64(l.latency.ValueAtPercentile(p)) / 1e3 }
-		l.P50, l.P95, l.P99 = percentile(50), percentile(95), percentile(99)
+		legs[i].P95, legs[i].P99 = percentile(legs[i].latency, 95), percentile(legs[i].latency, 99)
 	}
 	return legs, nil
 }
+
+func percentile(h *hdrhistogram.Histogram, p float64) float64 { return float64(h.ValueAtPercentile(p)) / 1e3 }
 
 // place is who comes i-th in a turn: all orders take turns, so that nobody always follows the same.
 func place(i, turn, n int) int {
@@ -137,6 +137,7 @@ func (r *runner) wholeLives(ctx context.Context, l *leg) error {
 	l.Job = append(l.Job, float64(last.usec-first.usec)/float64(n))
 	l.CPU = append(l.CPU, (last.cpu-first.cpu)*1e6/float64(n))
 	l.Rate = append(l.Rate, float64(n)/result.Took.Seconds())
+	l.P50 = append(l.P50, percentile(result.Latency, 50))
 	l.Generator = append(l.Generator, float64(busy)/float64(result.Took))
 	return nil
 }

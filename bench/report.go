@@ -55,7 +55,7 @@ var (
 		{"server", func(l *leg) []float64 { return l.Job }},
 		{"cpu", func(l *leg) []float64 { return l.CPU }},
 		{"jobs/s", func(l *leg) []float64 { return l.Rate }},
-		{"p50", func(l *leg) []float64 { return []float64{l.P50} }},
+		{"p50", func(l *leg) []float64 { return l.P50 }},
 		{"p95", func(l *leg) []float64 { return []float64{l.P95} }},
 		{"p99", func(l *leg) []float64 { return []float64{l.P99} }},
 		{"enqueue", func(l *leg) []float64 { return l.Enqueue }},
