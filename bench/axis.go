@@ -54,11 +54,11 @@ func axisNamed(name string) (axis, bool) {
 	return axis{}, false
 }
 
-// axisNames are all that -axis takes; "memory" and "yield" are no axes but are chosen like one.
+// axisNames are all that -axis takes; the last are no axes but are chosen like one.
 func axisNames() string {
 	names := []string{}
 	for _, a := range axes {
 		names = append(names, a.Name)
 	}
-	return strings.Join(append(names, "memory", "yield"), ", ")
+	return strings.Join(append(names, "memory", "yield", "limits"), ", ")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,8 +35,27 @@ type runner struct {
 	done    int64 // jobs completed since the beginning
 }
 
-// modules are the libraries under measurement.
-type modules struct{ emq, debug, floor string }
+// modules are the libraries under measurement, by their names; "debug" is that of emq for the tests.
+type modules map[string]string
+
+// start starts a server with the modules of some executors in it. The pump is still: it would work on the native jobs in
+// everybody's turn.
+func (m modules) start(who []*executor, settings ...string) (*valkey.Server, error) {
+	o := valkey.Options{Still: true, Args: slices.Clone(settings)}
+	seen := map[string]bool{"": true}
+	for _, e := range who {
+		if seen[e.module] {
+			continue
+		}
+		seen[e.module] = true
+		if e.module == "emq" || e.module == "debug" {
+			o.Module = m[e.module]
+		} else {
+			o.Args = append(o.Args, "--loadmodule", m[e.module])
+		}
+	}
+	return valkey.Start(o)
+}
 
 func makeBed(ctx context.Context, m modules, a axis, who []*executor) (_ *bed, err error) {
 	b := &bed{axis: a}
@@ -44,9 +64,7 @@ func makeBed(ctx context.Context, m modules, a axis, who []*executor) (_ *bed, e
 			err = errors.Join(err, b.close())
 		}
 	}()
-	// Still, for the pump would work on the native jobs in everybody's turn.
-	b.server, err = valkey.Start(valkey.Options{Module: m.emq, Still: true, Args: append([]string{"--loadmodule", m.floor}, a.Settings...)})
-	if err != nil {
+	if b.server, err = m.start(who, a.Settings...); err != nil {
 		return nil, err
 	}
 	if a.Replica {

@@ -23,35 +23,36 @@ type trace struct {
 	replies, keys, propagated, events []string
 }
 
-// proveFloor has the native verbs and the floor do the same work, and asserts that the world sees the same: replies,
+// proveEqual has some executors do the same work in one server, and asserts that the world sees the same of all: replies,
 // keys, what is propagated, and keyspace events. A floor that did less would be no floor.
-func proveFloor(ctx context.Context, m modules) (err error) {
-	s, err := valkey.Start(valkey.Options{Module: m.emq, Args: []string{
-		"--loadmodule", m.floor, "--appendonly", "yes", "--appendfsync", "always", "--notify-keyspace-events", "KEA",
-	}})
+func proveEqual(ctx context.Context, m modules, who ...*executor) (err error) {
+	s, err := m.start(who, "--appendonly", "yes", "--appendfsync", "always", "--notify-keyspace-events", "KEA")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	var ours, theirs trace
-	if ours, err = traceOf(ctx, s, &native); err != nil {
+	first, err := traceOf(ctx, s, who[0])
+	if err != nil {
 		return err
 	}
-	if theirs, err = traceOf(ctx, s, &floor); err != nil {
-		return err
-	}
-	for _, part := range []struct {
-		what     string
-		got, not []string
-	}{
-		{"replies", theirs.replies, ours.replies},
-		{"keys", theirs.keys, ours.keys},
-		{"propagated commands", theirs.propagated, ours.propagated},
-		{"keyspace events", theirs.events, ours.events},
-	} {
-		if !slices.Equal(part.got, part.not) {
-			return fmt.Errorf("the floor's %s differ from the native verbs':\n%s\ninstead of\n%s", part.what,
-				strings.Join(part.got, "\n"), strings.Join(part.not, "\n"))
+	for _, e := range who[1:] {
+		t, err := traceOf(ctx, s, e)
+		if err != nil {
+			return err
+		}
+		for _, part := range []struct {
+			what     string
+			is, must []string
+		}{
+			{"replies", t.replies, first.replies},
+			{"keys", t.keys, first.keys},
+			{"propagated commands", t.propagated, first.propagated},
+			{"keyspace events", t.events, first.events},
+		} {
+			if !slices.Equal(part.is, part.must) {
+				return fmt.Errorf("of %s, the %s differ from those of %s:\n%s\ninstead of\n%s", e.Name, part.what, who[0].Name,
+					strings.Join(part.is, "\n"), strings.Join(part.must, "\n"))
+			}
 		}
 	}
 	return nil

@@ -10,10 +10,11 @@ import (
 	"emq/scripts"
 )
 
-// executor is one of the three that do the same work. Each has a logical database of its own, because the identity of
-// a store is per database, with the same keys in it.
+// executor is one of those that do the same work. In a server each has a logical database of its own, because the
+// identity of a store is per database, with the same keys in it.
 type executor struct {
 	Name     string
+	module   string // that the server must have; "" = none
 	db       int
 	identity string
 	open     load.Opening
@@ -21,11 +22,7 @@ type executor struct {
 }
 
 var (
-	native = executor{
-		Name: "native", db: 0, identity: "echomq:6.0.0",
-		open: func(verb string) []string { return []string{"EMQ." + verb} },
-		stat: func(verb string) string { return "EMQ." + verb },
-	}
+	native = ofModule("native", "emq", 0)
 	// The time of an EVALSHA is that of the whole script, and all scripts share one line.
 	scripted = executor{
 		Name: "scripts", db: 1, identity: "echomq:4.0.0",
@@ -35,13 +32,19 @@ var (
 		},
 		stat: func(string) string { return "evalsha" },
 	}
-	floor = executor{
-		Name: "floor", db: 2, identity: "echomq:6.0.0",
-		open: func(verb string) []string { return []string{"FLOOR." + verb} },
-		stat: func(verb string) string { return "FLOOR." + verb },
-	}
+	floor     = ofModule("floor", "floor", 2)
 	executors = []*executor{&scripted, &native, &floor}
 )
+
+// ofModule is an executor whose verbs bear the name of their module.
+func ofModule(name, module string, db int) executor {
+	named := func(verb string) string { return strings.ToUpper(module) + "." + verb }
+	return executor{
+		Name: name, module: module, db: db, identity: "echomq:6.0.0",
+		open: func(verb string) []string { return []string{named(verb)} },
+		stat: named,
+	}
+}
 
 var verbNames = []string{"ENQUEUE", "CLAIM", "COMPLETE", "FAIL"}
 

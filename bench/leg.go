@@ -92,7 +92,9 @@ func measure(ctx context.Context, pair int, who []*runner) ([]*leg, error) {
 	return legs, nil
 }
 
-func percentile(h *hdrhistogram.Histogram, p float64) float64 { return float64(h.ValueAtPercentile(p)) / 1e3 }
+func percentile(h *hdrhistogram.Histogram, p float64) float64 {
+	return float64(h.ValueAtPercentile(p)) / 1e3
+}
 
 // place is who comes i-th in a turn: all orders take turns, so that nobody always follows the same.
 func place(i, turn, n int) int {

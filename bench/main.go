@@ -57,6 +57,7 @@ type plan struct {
 	memory     bool // measure bytes per job as well
 	memoryJobs int
 	yield      bool // measure how often the Go scheduler is to be let in
+	limits     bool // measure the steps from the floor to the verbs
 	out        string
 	modules    modules
 }
@@ -85,6 +86,9 @@ func newPlan(only, who string, pairs int, quick bool, out string) (*plan, error)
 			case "yield":
 				p.yield = true
 				continue
+			case "limits":
+				p.limits = true
+				continue
 			}
 			a, ok := axisNamed(name)
 			if !ok {
@@ -104,19 +108,25 @@ func newPlan(only, who string, pairs int, quick bool, out string) (*plan, error)
 			return nil, fmt.Errorf("no executor %q", who)
 		}
 	}
-	p.modules.emq = cmp.Or(os.Getenv("EMQ_MODULE"), "build/emq.so")
-	p.modules.debug = cmp.Or(os.Getenv("EMQ_MODULE_DEBUG"), "build/emq-debug.so")
-	var err error
-	p.modules.floor, err = filepath.Abs("build/floor.so")
-	return p, err
+	p.modules = modules{
+		"emq":   cmp.Or(os.Getenv("EMQ_MODULE"), "build/emq.so"),
+		"debug": cmp.Or(os.Getenv("EMQ_MODULE_DEBUG"), "build/emq-debug.so"),
+	}
+	for _, name := range []string{"floor", "reads", "crossing"} {
+		var err error
+		if p.modules[name], err = filepath.Abs("build/" + name + ".so"); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
 }
 
 // run measures axis by axis, and reports what there is even if it is interrupted.
 func (p *plan) run(ctx context.Context) error {
-	if err := buildFloor(ctx, p.modules.floor); err != nil {
+	if err := buildFloor(ctx, p.modules["floor"]); err != nil {
 		return err
 	}
-	if err := proveFloor(ctx, p.modules); err != nil {
+	if err := proveEqual(ctx, p.modules, &native, &floor); err != nil {
 		return err
 	}
 	r := newReport(p)
@@ -136,6 +146,11 @@ func (p *plan) measure(ctx context.Context, r *report) error {
 			return fmt.Errorf("yield: %w", err)
 		}
 	}
+	if p.limits {
+		if err := p.measureLimits(ctx, r); err != nil {
+			return fmt.Errorf("limits: %w", err)
+		}
+	}
 	if p.memory {
 		return p.measureMemory(ctx, r)
 	}
@@ -143,7 +158,6 @@ func (p *plan) measure(ctx context.Context, r *report) error {
 }
 
 func (p *plan) measureAxis(ctx context.Context, a axis, r *report) (err error) {
-	bar := progress(a.Name, p.pairs+1)
 	b, err := makeBed(ctx, p.modules, a, p.who)
 	if err != nil {
 		return err
@@ -155,18 +169,25 @@ func (p *plan) measureAxis(ctx context.Context, a axis, r *report) (err error) {
 	if err := r.identify(ctx, b.server); err != nil {
 		return err
 	}
-	result := r.begin(a)
+	if err := p.measurePairs(ctx, r.begin(a), b.runners); err != nil {
+		return err
+	}
+	return b.checkReplica(ctx)
+}
+
+func (p *plan) measurePairs(ctx context.Context, to *result, who []*runner) error {
+	bar := progress(to.Axis.Name, p.pairs+1)
 	for pair := range p.pairs + 1 { // the first warms up and does not count
-		legs, err := measure(ctx, pair, b.runners)
+		legs, err := measure(ctx, pair, who)
 		if err != nil {
 			return err
 		}
 		if pair > 0 {
-			result.Legs = append(result.Legs, legs...)
+			to.Legs = append(to.Legs, legs...)
 		}
 		_ = bar.Add(1)
 	}
-	return b.checkReplica(ctx)
+	return nil
 }
 
 // progress shows on a terminal how far a part of the run is.
@@ -176,15 +197,24 @@ func progress(what string, steps int) *progressbar.ProgressBar {
 		progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(), progressbar.OptionClearOnFinish())
 }
 
-// buildFloor compiles the floor, as the module's own C is compiled. It goes through another file: a server of an
-// earlier run may have the old one mapped.
-func buildFloor(ctx context.Context, to string) error {
+// buildFloor compiles the floor, as the module's own C is compiled.
+func buildFloor(ctx context.Context, to string, flags ...string) error {
+	return build(ctx, to, cmp.Or(os.Getenv("CC"), "gcc"), append([]string{"-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
+		"-Wall", "-Wextra", "-Werror", "bench/floor/floor.c", "module/abi.c"}, flags...)...)
+}
+
+// build has a compiler make a library. It goes through another file, for a server of an earlier run may have the old one
+// mapped. Valkey refuses a module without the execute bit.
+func build(ctx context.Context, to, compiler string, args ...string) error {
 	made := fmt.Sprintf("%s.%d.tmp", to, os.Getpid())
-	cc := exec.CommandContext(ctx, cmp.Or(os.Getenv("CC"), "gcc"), "-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
-		"-Wall", "-Wextra", "-Werror", "-o", made, "bench/floor/floor.c", "module/abi.c")
+	words := append(append(strings.Fields(compiler), "-o", made), args...)
+	cc := exec.CommandContext(ctx, words[0], words[1:]...)
 	cc.Stdout, cc.Stderr = os.Stderr, os.Stderr
 	if err := cc.Run(); err != nil {
-		return fmt.Errorf("build the floor: %w", err)
+		return fmt.Errorf("build %s: %w", to, err)
+	}
+	if err := os.Chmod(made, 0o755); err != nil {
+		return err
 	}
 	return os.Rename(made, to)
 }

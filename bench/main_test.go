@@ -5,19 +5,59 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"emq/bench/stats"
+	"emq/commands"
 )
 
 func TestAllOrdersTakeTurns(t *testing.T) {
 	seen := map[string]bool{}
-	for pair := range 6 {
+	for turn := range 6 {
 		order := []int{}
 		for i := range 3 {
-			order = append(order, place(i, pair, 3))
+			order = append(order, place(i, turn, 3))
 		}
 		require.ElementsMatch(t, []int{0, 1, 2}, order, "everybody once")
 		seen[fmt.Sprint(order)] = true
 	}
 	require.Len(t, seen, 6)
+}
+
+// floor/steps.h reads what the plans name, in C: a plan that changes is changed there as well, and then here.
+func TestTheStepsReadWhatThePlansName(t *testing.T) {
+	type reads struct {
+		keys    []commands.Key
+		values  []commands.Field
+		counter commands.Key
+	}
+	const row, pending, active = commands.KeyRow, commands.KeyPending, commands.KeyActive
+	const state, attempts, group, parent = commands.FieldState, commands.FieldAttempts, commands.FieldGroup, commands.FieldParent
+	for verb, want := range map[commands.Verb]reads{
+		commands.Enqueue: {[]commands.Key{row, pending}, nil, commands.NoKey},
+		commands.Claim:   {[]commands.Key{pending, active}, []commands.Field{state, attempts, commands.FieldPayload}, commands.NoKey},
+		commands.Complete: {[]commands.Key{row, active, pending, commands.KeyCompleted},
+			[]commands.Field{state, attempts, group, parent}, commands.KeyCompleted},
+		commands.Fail: {[]commands.Key{row, active, pending, commands.KeySchedule, commands.KeyDead},
+			[]commands.Field{state, attempts, commands.FieldFailures, group, parent}, commands.KeyFailed},
+	} {
+		c := &commands.Table[verb]
+		require.Equal(t, want, reads{c.Plan.Keys, c.Plan.Values, c.Plan.Counter}, c.Name)
+	}
+}
+
+func TestExecutorsAreComparedPartByPart(t *testing.T) {
+	r := &result{Legs: []*leg{
+		{Executor: "a", Job: []float64{2, 6, 6}, P95: 30}, {Executor: "b", Job: []float64{1, 3, 1}, P95: 10},
+		{Executor: "b", Job: []float64{3, 3, 3}, P95: 10}, {Executor: "a", Job: []float64{6, 6, 6}, P95: 30},
+	}}
+	b, ok := r.compare("a", "b", metrics[0])
+	require.True(t, ok)
+	require.Equal(t, stats.Bound{Median: 2, Low: 2, High: 2}, b)
+	b, _ = r.compare("a", "b", metric{of: func(l *leg) []float64 { return []float64{l.P95} }})
+	require.Equal(t, stats.Bound{Median: 3, Low: 3, High: 3}, b, "of all parts there is one tail")
+	require.Equal(t, 6.0, r.median("a", metrics[0]))
+	_, ok = r.compare("a", "nobody", metrics[0])
+	require.False(t, ok)
 }
 
 func TestSettingsOfTheExample(t *testing.T) {

@@ -60,7 +60,7 @@ func (p *plan) measureMemory(ctx context.Context, r *report) error {
 }
 
 func (f *footprint) measure(ctx context.Context, r *report, m modules, settings []string) (err error) {
-	s, err := valkey.Start(valkey.Options{Module: m.emq, Args: settings})
+	s, err := valkey.Start(valkey.Options{Module: m["emq"], Args: settings})
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ type report struct {
 	Axes   []*result    `json:"axes"`
 	Memory []*footprint `json:"memory,omitempty"`
 	Yield  *result      `json:"yield,omitempty"`
+	Limits *result      `json:"limits,omitempty"`
 }
 
 type host struct {
@@ -40,7 +41,7 @@ type host struct {
 type result struct {
 	Axis axis   `json:"axis"`
 	Legs []*leg `json:"legs"`
-	// Ratios are of the native verbs to another executor, by its name.
+	// Ratios are of the native verbs to another executor, by its name; of the limits, each of one executor to another.
 	Ratios map[string]map[string]stats.Bound `json:"ratios,omitempty"`
 }
 
@@ -150,6 +151,7 @@ func (r *report) summarize() {
 			}
 		}
 	}
+	r.summarizeLimits()
 }
 
 // write stores the report as JSON.
@@ -167,7 +169,7 @@ func (r *report) write(folder string) error {
 
 // print writes the tables: the ratios first, since they alone carry over to another machine.
 func (r *report) print(to io.Writer) {
-	if len(r.Axes)+len(r.Memory) == 0 && r.Yield == nil {
+	if len(r.Axes)+len(r.Memory) == 0 && r.Yield == nil && r.Limits == nil {
 		return
 	}
 	fmt.Fprintf(to, "\n%s\n%s\n%s, %d cores, Linux %s, %s; %d pairs\n", r.Module, r.Server, r.Host.CPU, r.Host.Cores, r.Host.Kernel, r.Host.Go, r.Pairs)
@@ -182,6 +184,7 @@ func (r *report) print(to io.Writer) {
 	r.printGrowth(to)
 	r.printMemory(to)
 	r.printYield(to)
+	r.printLimits(to)
 }
 
 func table(to io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(to, 0, 0, 2, ' ', 0) }

@@ -43,12 +43,10 @@ func (p *plan) measureYield(ctx context.Context, r *report) (err error) {
 	who := make([]*executor, len(ways))
 	for i, w := range ways {
 		e := native
-		e.Name, e.db = w.String(), i
+		e.Name, e.module, e.db = w.String(), "debug", i
 		who[i] = &e
 	}
-	m := p.modules
-	m.emq = m.debug
-	b, err := makeBed(ctx, m, a, who)
+	b, err := makeBed(ctx, p.modules, a, who)
 	if err != nil {
 		return err
 	}
