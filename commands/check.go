@@ -8,7 +8,7 @@ import (
 // check makes the checks that are the same for every verb, steps 2 to 6 of WIRE6 §2, and reports whether the verb may
 // go on. Step 1, the arity, is the server's, from the same table.
 func (c *Command) check(r *Request, o *Outcome) bool {
-	if got := r.Args[1]; c.numkeys != "" && got != c.numkeys {
+	if got := r.Args[1]; c.numkeys != "" && (len(got) != 1 || got[0] != c.numkeys[0]) {
 		o.refuseNumkeys(c, got)
 		return false
 	}
@@ -116,11 +116,13 @@ func (r *Request) fits(k Key) bool {
 // held makes the holder's check of WIRE6 §4 for a row that is there; verb is the word of the scripts' own text. The epoch
 // matters only for a job that went back to pending, so it is looked at only then.
 func (r *Request) held(o *Outcome, token int, verb string) bool {
-	for _, f := range [...]Field{FieldGroup, FieldParent} {
-		if r.has(f) {
-			o.refuseScript(f)
-			return false
+	if r.Present&(1<<FieldGroup|1<<FieldParent) != 0 {
+		f := FieldGroup
+		if !r.has(f) {
+			f = FieldParent
 		}
+		o.refuseScript(f)
+		return false
 	}
 	if r.Row[FieldState] == lease.Pending && !r.Looked {
 		o.Next = Look
@@ -136,12 +138,15 @@ func (r *Request) held(o *Outcome, token int, verb string) bool {
 // read asserts that the host has read what the plan names. It reads nothing on a replica, and nothing where the names
 // can't be those of one queue; whoever comes here was refused by neither, so the host and this package disagree.
 func (r *Request) read(c *Command) bool {
-	unread := r.IdentityType == Unread || c.Plan.Figures && r.Figures == nil
-	for _, k := range c.Plan.Keys {
-		unread = unread || r.Types[k] == Unread
+	if r.IdentityType == Unread || c.Plan.Figures && r.Figures == nil {
+		c.unread()
 	}
-	if unread {
-		panic("commands: the plan of " + c.Name + " was not read")
+	for _, k := range c.Plan.Keys {
+		if r.Types[k] == Unread {
+			c.unread()
+		}
 	}
 	return true
 }
+
+func (c *Command) unread() { panic("commands: the plan of " + c.Name + " was not read") }

@@ -442,7 +442,17 @@ func run(t *testing.T, verb Verb, r *Request) *Outcome {
 	if clean.meant() != used.meant() {
 		t.Fatalf("what was in the outcome before matters:\n%s\n%s", clean.describe(r), used.describe(r))
 	}
+	for i, a := range Table[verb].Args {
+		if a.Role == RoleBytes { // the host shows no decision these
+			r.Args[i+1] = ""
+		}
+	}
+	if Decide(verb, r, used); clean.meant() != used.meant() {
+		t.Fatalf("opaque bytes matter:\n%s\n%s", clean.describe(r), used.describe(r))
+	}
+	*r = before
 	checkResult(t, verb, r, clean)
+	checkOrder(t, r, clean)
 	if clean.Refusal != NotRefused || clean.TextLen != 0 {
 		checkRefusal(t, used)
 		return clean
@@ -503,6 +513,17 @@ func checkResult(t *testing.T, verb Verb, r *Request, o *Outcome) {
 	}
 	if o.Fate != NoFate && c.Fates[o.Fate] == "" {
 		t.Fatalf("%s has no name for the fate %d: %s", c.Name, o.Fate, o.describe(r))
+	}
+}
+
+// checkOrder holds that what may make a key comes last, as the interpreter wants it.
+func checkOrder(t *testing.T, r *Request, o *Outcome) {
+	t.Helper()
+	makes := func(e Effect) bool { return e.Op == OpZAdd || e.Op == OpHIncrBy }
+	effects := o.Effects[:o.NumEffects]
+	i := slices.IndexFunc(effects, makes)
+	if i >= 0 && slices.ContainsFunc(effects[i:], func(e Effect) bool { return !makes(e) }) {
+		t.Fatalf("an effect follows one that may make a key: %s", o.describe(r))
 	}
 }
 

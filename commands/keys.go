@@ -73,21 +73,14 @@ func (c *Command) layout(r *Request) (arg int, queue string, ok bool) {
 		return c.places[0].arg - 1, "", false
 	}
 	for i := range c.places {
-		if p := &c.places[i]; !p.named(r, queue, c.id) {
+		p := &c.places[i]
+		name, named := r.Args[p.arg], true
+		if p.isRow {
+			name, named = strings.CutSuffix(name, r.Args[c.id])
+		}
+		if n := len(queue); !named || len(name) != n+len(p.suffix) || name[n:] != p.suffix || name[:n] != queue {
 			return p.arg - 1, queue, false
 		}
 	}
 	return 0, queue, true
-}
-
-// named tells whether the argument has the name that its place wants.
-func (p *place) named(r *Request, queue string, id int) bool {
-	name := r.Args[p.arg]
-	if p.isRow {
-		var its bool
-		if name, its = strings.CutSuffix(name, r.Args[id]); !its {
-			return false
-		}
-	}
-	return len(name) == len(queue)+len(p.suffix) && name[len(queue):] == p.suffix && name[:len(queue)] == queue
 }

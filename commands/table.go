@@ -57,7 +57,9 @@ const (
 	RoleCursor
 	// RoleNumber: an integer in Arg.Range.
 	RoleNumber
-	// RoleBytes: opaque bytes.
+	// RoleToken: a fencing token.
+	RoleToken
+	// RoleBytes: opaque bytes, which no decision looks at.
 	RoleBytes
 )
 
@@ -198,7 +200,7 @@ var Table = [NumVerbs]Command{
 			{Name: "active", Role: RoleKey, Key: KeyActive, Access: AccessRW | AccessDelete},
 			{Name: "row", Role: RoleKey, Key: KeyRow, Access: AccessRW | AccessDelete},
 			{Name: "id", Role: RoleID},
-			{Name: "token", Role: RoleBytes},
+			{Name: "token", Role: RoleToken},
 			{Name: "base", Role: RoleBase},
 		},
 		Plan: Plan{
@@ -225,7 +227,7 @@ var Table = [NumVerbs]Command{
 			{Name: "dead", Role: RoleKey, Key: KeyDead, Access: AccessRW | AccessInsert},
 			{Name: "row", Role: RoleKey, Key: KeyRow, Access: AccessRW | AccessUpdate},
 			{Name: "id", Role: RoleID},
-			{Name: "token", Role: RoleBytes},
+			{Name: "token", Role: RoleToken},
 			{Name: "delay_ms", Role: RoleNumber, Range: between(0, lease.MaxMillis)},
 			{Name: "max", Role: RoleNumber, Range: between(1, lease.MaxAttempts)},
 			{Name: "error", Role: RoleBytes},
@@ -273,7 +275,7 @@ var Table = [NumVerbs]Command{
 			{Name: "active", Role: RoleKey, Key: KeyActive, Access: AccessRW | AccessUpdate},
 			{Name: "row", Role: RoleKey, Key: KeyRow, Access: AccessRW | AccessUpdate},
 			{Name: "id", Role: RoleID},
-			{Name: "token", Role: RoleBytes},
+			{Name: "token", Role: RoleToken},
 			{Name: "lease_ms", Role: RoleNumber, Range: between(1, lease.MaxMillis)},
 		},
 		Plan: Plan{

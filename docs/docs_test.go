@@ -197,6 +197,8 @@ func reference(t *testing.T, v commands.Verb) string {
 			must = "`0`, or what the last call gave"
 		case commands.RoleNumber:
 			must = "integer, " + bounds(t, v, i+1)
+		case commands.RoleToken:
+			must = "the token, as CLAIM gave it"
 		case commands.RoleBytes:
 			must = "any bytes"
 		}
@@ -236,6 +238,7 @@ func request(t *testing.T, v commands.Verb) *commands.Request {
 			commands.RoleOption:    a.Words[0],
 			commands.RoleCursor:    "0",
 			commands.RoleNumber:    "1",
+			commands.RoleToken:     "x",
 			commands.RoleBytes:     "x",
 		}[a.Role]
 		if a.Role == commands.RoleKey && a.Key == commands.KeyRow {

@@ -19,29 +19,16 @@ int emq_ends_in(const char *s, size_t n, const char *end, size_t end_len) {
     return n >= end_len && memcmp(s + n - end_len, end, end_len) == 0;
 }
 
-/* Cuts the queue's base off a declared set. The names of undeclared keys are made from it, so whatever a caller sends,
- * no key is read outside the queue of a key that the ACL has seen; whether the names are right is Go's to say. */
+/* Cuts the queue's base off a declared set, or takes the declared base. The names of undeclared keys are made from it, so
+ * whatever a caller sends, no key is read outside the queue of a key that the ACL has seen; whether the names are right
+ * is Go's to say. */
 static int find_base(emq_frame *f) {
-    if (f->verb->base_at) {
-        emq_bytes base = f->req.args[f->verb->base_at];
-        if (!emq_ends_in(base.p, (size_t)base.n, "}:", 2)) return 0;
-        f->base = base.p;
-        f->base_len = (size_t)base.n;
-        return 1;
-    }
-    for (int i = 0; i < f->verb->arity; i++) {
-        int key = f->verb->key_at[i];
-        if (key == EMQ_NO_KEY || key == EMQ_ROW) continue;
-        emq_bytes name = f->req.args[i];
-        size_t n = (size_t)name.n;
-        if (!emq_ends_in(name.p, n, emq_suffix[key], emq_suffix_len[key])) return 0;
-        n -= emq_suffix_len[key];
-        if (!emq_ends_in(name.p, n, "}:", 2)) return 0;
-        f->base = name.p;
-        f->base_len = n;
-        return 1;
-    }
-    return 0;
+    const emq_verb *v = f->verb;
+    emq_bytes name = f->req.args[v->cut_at];
+    if (!emq_ends_in(name.p, (size_t)name.n, v->cut, v->cut_len)) return 0;
+    f->base = name.p;
+    f->base_len = (size_t)name.n - v->cut_len;
+    return emq_ends_in(f->base, f->base_len, "}:", 2);
 }
 
 vm_string *emq_make_name(const char *base, size_t base_len, int key, emq_bytes id) {
@@ -57,18 +44,18 @@ vm_string *emq_make_name(const char *base, size_t base_len, int key, emq_bytes i
 }
 
 /* Spreads bases. The last word may overlap the one before; what is shorter than a word is no base. */
-static size_t slot_of(const char *base, size_t n) {
+static uint32_t hash_of(const char *base, size_t n) {
     uint64_t hash = 0, word;
     for (size_t i = 0; n >= sizeof(word) && i < n; i += sizeof(word)) {
         memcpy(&word, base + (i + sizeof(word) <= n ? i : n - sizeof(word)), sizeof(word));
         hash = (hash ^ word ^ hash >> 32) * 0x9e3779b97f4a7c15u;
     }
-    return hash >> 32;
+    return (uint32_t)(hash >> 32) | 1;
 }
 
 /* The name of an undeclared key of the frame's queue, for the caller to free. COMPLETE and FAIL need two of them each
  * time, so those of the queues last at work are kept, one queue a slot. */
-static vm_string *derived_name(emq_frame *f, int key) {
+static vm_string *derive_name(emq_frame *f, int key) {
     enum { SLOTS = 64, MAX_BASE = 120 };
     static struct {
         size_t base_len;
@@ -77,7 +64,8 @@ static vm_string *derived_name(emq_frame *f, int key) {
     } kept[SLOTS];
     const emq_bytes no_id = {"", 0};
     if (f->base_len > MAX_BASE) return emq_make_name(f->base, f->base_len, key, no_id);
-    __typeof__(*kept) *slot = &kept[slot_of(f->base, f->base_len) % SLOTS];
+    if (!f->hash) f->hash = hash_of(f->base, f->base_len);
+    __typeof__(*kept) *slot = &kept[(f->hash >> 1) % SLOTS];
     if (slot->base_len != f->base_len || memcmp(slot->base, f->base, f->base_len)) {
         for (int i = 0; i < EMQ_NUM_KEYS; i++) {
             if (slot->name[i]) vm_FreeString(NULL, slot->name[i]);
@@ -90,25 +78,37 @@ static vm_string *derived_name(emq_frame *f, int key) {
     return slot->name[key];
 }
 
-/* Other modules' callbacks run when a key expires under OpenKey, and they may do anything to the keys of the frame. So
- * only the first key is opened that way, with no other open; one that has expired counts as absent for the rest. */
-vm_key *emq_open_anew(emq_frame *f, emq_step *s, int key) {
-    int mode = VM_READ | VM_WRITE;
-    if (f->verb->readonly)
-        mode = VM_READ | VM_OPEN_UNSEEN;
-    else if (f->first_open == EMQ_NO_KEY)
-        f->first_open = (uint8_t)key;
-    else
-        mode |= VM_OPEN_NOEXPIRE;
-    vm_key *opened = vm_OpenKey(f->ctx, emq_name(f, s, key), mode);
-    if (key == EMQ_ROW && s->entry) return s->row = opened;
-    f->open |= 1u << key;
-    return f->key[key] = opened;
+vm_string *emq_find_name(emq_frame *f, int key) {
+    int arg = f->verb->arg_of[key];
+    if (arg) return f->name[key] = f->argv[arg];
+    f->owned |= 1u << key;
+    return f->name[key] = derive_name(f, key);
 }
 
-vm_string *emq_derive_name(emq_frame *f, int key) {
-    f->owned |= 1u << key;
-    return f->name[key] = derived_name(f, key);
+/* Other modules' callbacks run when a key expires under OpenKey, and they may do anything to the keys of the frame. So
+ * only the first key is opened that way, with no other open; one that has expired counts as absent for the rest. */
+static vm_key *open_next(emq_frame *f, vm_string *name, int key) {
+    vm_key *opened = vm_OpenKey(f->ctx, name, f->mode);
+    if (f->first_open == EMQ_NO_KEY) {
+        f->first_open = (uint8_t)key;
+        f->mode |= VM_OPEN_NOEXPIRE;
+    }
+    return opened;
+}
+
+static void start_opening(emq_frame *f) {
+    f->mode = f->verb->readonly ? VM_READ | VM_OPEN_UNSEEN : VM_READ | VM_WRITE;
+    f->first_open = EMQ_NO_KEY;
+}
+
+static inline vm_key *open_key(emq_frame *f, int key) {
+    f->open |= 1u << key;
+    return f->key[key] = open_next(f, f->name[key] ? f->name[key] : emq_find_name(f, key), key);
+}
+
+vm_key *emq_open_anew(emq_frame *f, emq_step *s, int key) {
+    if (key == EMQ_ROW && s->entry) return s->row = open_next(f, s->row_name, key);
+    return open_key(f, key);
 }
 
 void emq_close_keys(emq_frame *f, int but) {
@@ -123,7 +123,7 @@ void emq_close_keys(emq_frame *f, int but) {
         f->key[key] = NULL;
     }
     f->open = stays;
-    if (but == EMQ_NO_KEY) f->first_open = EMQ_NO_KEY;
+    if (!stays) start_opening(f);
 }
 
 static uint8_t type_of(vm_key *key) { return (uint8_t)(vm_KeyType(key) + 1); }
@@ -138,8 +138,6 @@ static void read_identity(emq_frame *f) {
     }
 }
 
-static vm_string *field_or_end(int field) { return field == EMQ_NO_FIELD ? NULL : emq_field[field]; }
-
 static void read_row(emq_frame *f, emq_step *s) {
     emq_request *r = &f->req;
     vm_key *row = emq_open(f, s, EMQ_ROW);
@@ -148,7 +146,7 @@ static void read_row(emq_frame *f, emq_step *s) {
     if (r->types[EMQ_ROW] != VM_TYPE_HASH + 1) return;
     /* One call for all values. The list ends in a NULL field. */
     const uint8_t *v = f->verb->values;
-#define VALUE(i) field_or_end(v[i]), &s->value[i]
+#define VALUE(i) f->verb->value_names[i], &s->value[i]
     vm_HashGet(row, VM_HASH_NONE, VALUE(0), VALUE(1), VALUE(2), VALUE(3), VALUE(4), NULL);
 #undef VALUE
     for (int i = 0; i < EMQ_MAX_READ; i++) {
@@ -202,7 +200,7 @@ static void read_entry(emq_frame *f, emq_step *s) {
 }
 
 /* Reads the late part of the verb's plan. */
-static void read_late(emq_frame *f) {
+EMQ_COLD static void read_late(emq_frame *f) {
     emq_request *r = &f->req;
     const uint8_t *late = f->verb->late;
     for (int i = 0; i < EMQ_MAX_READ && late[i] != EMQ_NO_FIELD && r->types[EMQ_ROW] == VM_TYPE_HASH + 1; i++) {
@@ -219,7 +217,7 @@ static void read_late(emq_frame *f) {
 }
 
 /* Reads which sets of the queue hold the step's entry. */
-static void look(emq_frame *f, emq_step *s) {
+EMQ_COLD static void look(emq_frame *f, emq_step *s) {
     static const uint8_t sets[] = {EMQ_PENDING, EMQ_ACTIVE, EMQ_SCHEDULE, EMQ_DEAD};
     emq_request *r = &f->req;
     r->member = 0;
@@ -234,7 +232,7 @@ static void look(emq_frame *f, emq_step *s) {
 }
 
 /* Reads the next of what a scan found, that entry's row, and which sets hold it. */
-static void read_scanned(emq_frame *f, emq_step *s) {
+EMQ_COLD static void read_scanned(emq_frame *f, emq_step *s) {
     emq_request *r = &f->req;
     size_t n, prefix = f->scan->stride == 1 ? f->base_len + emq_suffix_len[EMQ_ROW] : 0;
     r->has_entry = 0;
@@ -255,7 +253,7 @@ static void read_scanned(emq_frame *f, emq_step *s) {
 }
 
 /* Reads of the whole queue what STATS tells. */
-static void read_figures(emq_frame *f) {
+EMQ_COLD static void read_figures(emq_frame *f) {
     emq_figures *figures = &f->figures;
     emq_step *s = &f->first;
     vm_string **count = s->value;
@@ -298,7 +296,7 @@ static void read_plan(emq_frame *f) {
     if (r->replica || !find_base(f)) return;
     for (uint32_t keys = f->verb->keys; keys; keys &= keys - 1) {
         int key = __builtin_ctz(keys);
-        r->types[key] = type_of(emq_open(f, &f->first, key));
+        r->types[key] = type_of(open_key(f, key));
     }
     read_identity(f);
     if (f->verb->counter != EMQ_NO_KEY && !f->verb->late_counter) read_count(f);
@@ -323,7 +321,7 @@ static void free_read(emq_step *s) {
 }
 
 /* Notes for the pump what becomes of an entry. One that is left is passed by the next walk. */
-static void note_fate(emq_frame *f, int fate) {
+EMQ_COLD static void note_fate(emq_frame *f, int fate) {
     emq_walk *w = f->walk;
     w->ended = !f->req.has_entry;
     if (w->ended) return;
@@ -337,7 +335,7 @@ static void note_fate(emq_frame *f, int fate) {
 
 /* The step for the next entry. One of which nothing comes is not kept, so that a walk costs the memory of what it
  * changes or tells. */
-static emq_step *next_step(emq_frame *f, emq_step *s) {
+EMQ_COLD static emq_step *next_step(emq_frame *f, emq_step *s) {
     if (!s->num_effects && !s->finding.what) {
         free_read(s);
         memset(s, 0, sizeof(*s));
@@ -391,27 +389,26 @@ static void free_frame(emq_frame *f) {
     if (f->count) vm_FreeString(NULL, f->count);
 }
 
+/* Kept from being inlined: a compiler that sees the size makes a loop of it that is slower than the call. */
+__attribute__((noipa)) static void clear(void *p, size_t n) { memset(p, 0, n); }
+
 /* Reads and decides. 0 if there is no decision. */
 static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk, emq_scanned *scan) {
     const emq_verb *v = &emq_verbs[verb];
-    memset(f, 0, offsetof(emq_frame, req));
-    memset(&f->req.args[argc], 0, offsetof(emq_frame, out) - offsetof(emq_frame, req.args) - sizeof(f->req.args[0]) * (size_t)argc);
+    clear(f, offsetof(emq_frame, out));
     f->walk = walk;
     f->scan = scan;
     f->ctx = ctx;
     f->argv = argv;
     f->verb = v;
     f->last = &f->first;
-    f->first_open = EMQ_NO_KEY;
-    for (int i = 0; i < argc; i++) {
-        f->req.args[i] = bytes_of(argv[i]);
-        if (v->key_at[i] != EMQ_NO_KEY) f->name[v->key_at[i]] = argv[i];
-    }
+    start_opening(f);
+    for (const uint8_t *i = v->view; *i && *i < argc; i++) f->req.args[*i] = bytes_of(argv[*i]);
     if (v->id_at) f->id = argv[v->id_at];
     f->req.now = vm_CachedMicroseconds() / 1000;
     f->req.argc = argc;
     f->req.replica = emq_is_replica && !v->readonly;
-    f->req.epoch = bytes_of(emq_run_id);
+    f->req.epoch = emq_epoch;
     if (walk) {
         f->req.slice = walk->slice;
         f->req.served_since = walk->served_since;
@@ -427,7 +424,7 @@ static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int ve
 }
 
 /* The pattern of the row keys of a queue: its characters mean themselves. */
-static vm_string *row_pattern(const emq_frame *f) {
+EMQ_COLD static vm_string *row_pattern(const emq_frame *f) {
     char *pattern = vm_Alloc(2 * f->base_len + emq_suffix_len[EMQ_ROW] + 1), *to = pattern;
     for (size_t i = 0; i < f->base_len; i++) {
         if (strchr("*?[]\\^-", f->base[i])) *to++ = '\\'; /* no NUL is in a base */
@@ -442,7 +439,7 @@ static vm_string *row_pattern(const emq_frame *f) {
 }
 
 /* Has the server make the scan that was decided on. 0 if it does not. No key is open. */
-static int make_scan(emq_frame *f, emq_scanned *scan) {
+EMQ_COLD static int make_scan(emq_frame *f, emq_scanned *scan) {
     char cursor[24];
     int key = f->out.scan.key;
     vm_string *count = f->argv[EMQ_AUDIT_COUNT];

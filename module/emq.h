@@ -9,6 +9,10 @@
 
 #include "abi.h"
 
+/* What is seldom run stands apart, since a command's way through the processor's instruction cache is most of its cost:
+ * not inlined, and away from what is run each time. */
+#define EMQ_COLD __attribute__((cold, noinline))
+
 /* ---- Data that crosses. The layouts and numbers are those of package commands; layout.go asserts it. ---- */
 
 /* The module's version, as a decimal MMmmpp. */
@@ -125,12 +129,16 @@ typedef struct {
     const char *name;
     int arity, least; /* of arguments, the verb's name included: at most, at least */
     int numkeys;      /* 0: it has no such argument */
-    int base_at;      /* which argument is the base, declared as a key, or 0 */
-    int id_at; /* which argument is the id, or 0 */
-    uint8_t key_at[EMQ_MAX_ARGS]; /* which key an argument names, or EMQ_NO_KEY */
+    int id_at;        /* which argument is the id, or 0 */
+    int cut_at;       /* which argument the base is cut off: the base itself, or the first declared set */
+    const char *cut;  /* what follows the base there */
+    size_t cut_len;
+    uint8_t view[EMQ_MAX_ARGS];    /* the arguments that a decision may look at; ends in 0 */
+    uint8_t arg_of[EMQ_NUM_KEYS];  /* which argument names a key, or 0 */
     uint64_t access[EMQ_MAX_ARGS]; /* of an argument that is declared as a key; 0: it is not */
     uint32_t keys;   /* the plan, as bits */
     uint8_t values[EMQ_MAX_READ]; /* fields of the row, the rest EMQ_NO_FIELD */
+    vm_string *value_names[EMQ_MAX_READ]; /* their names, the rest NULL */
     uint8_t late[EMQ_MAX_READ]; /* what is read when the decision asks for it */
     uint8_t late_counter;
     uint8_t counter;
@@ -192,7 +200,9 @@ typedef struct {
     vm_key *key[EMQ_NUM_KEYS];
     uint32_t open;      /* keys that are open, as bits */
     uint32_t owned;     /* keys whose name we made */
+    int mode;           /* in which the next key is opened */
     uint8_t first_open; /* the key that was opened when no other was, or EMQ_NO_KEY */
+    uint32_t hash;      /* of the base, or 0 before it is needed */
     vm_string *id;      /* the id argument, if there is one */
     vm_string *count;
     vm_key *identity;
@@ -217,6 +227,7 @@ extern uint8_t emq_text_result[EMQ_NUM_TEXTS];
 extern const char *emq_suffix[EMQ_NUM_KEYS];
 extern size_t emq_suffix_len[EMQ_NUM_KEYS];
 extern vm_string *emq_identity_key, *emq_identity, *emq_run_id;
+extern emq_bytes emq_epoch; /* the bytes of emq_run_id */
 extern int emq_is_replica;
 extern int emq_is_child;
 extern int emq_fields_expire; /* the server knows fields with a time to live: Valkey 9.0 */
@@ -249,13 +260,13 @@ int emq_ends_in(const char *s, size_t n, const char *end, size_t end_len);
 /* Makes the name of a key of a queue; what follows the suffix is a row's id, or nothing. */
 vm_string *emq_make_name(const char *base, size_t base_len, int key, emq_bytes id);
 
-/* Makes the name of an undeclared key of the frame's queue. */
-vm_string *emq_derive_name(emq_frame *f, int key);
+/* The name of a key of the frame's queue, looked for the first time. */
+vm_string *emq_find_name(emq_frame *f, int key);
 
 /* The name of a key of the frame's queue; the row is the step's. */
 static inline vm_string *emq_name(emq_frame *f, emq_step *s, int key) {
     if (key == EMQ_ROW && s->entry) return s->row_name;
-    return f->name[key] ? f->name[key] : emq_derive_name(f, key);
+    return f->name[key] ? f->name[key] : emq_find_name(f, key);
 }
 
 /* Opens a key that is not open. */

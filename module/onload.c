@@ -24,6 +24,7 @@ uint8_t emq_text_result[EMQ_NUM_TEXTS];
 const char *emq_suffix[EMQ_NUM_KEYS];
 size_t emq_suffix_len[EMQ_NUM_KEYS];
 vm_string *emq_identity_key, *emq_identity, *emq_run_id;
+emq_bytes emq_epoch;
 int emq_is_replica;
 int emq_is_child;
 int emq_fields_expire;
@@ -137,7 +138,12 @@ static void warn_of_eviction(vm_ctx *ctx) {
 static int read_run_id(vm_ctx *ctx) {
     vm_info *info = vm_GetServerInfo(ctx, "server");
     const char *id = info ? vm_ServerInfoGetFieldC(info, "run_id") : NULL;
-    if (id && !emq_run_id) emq_run_id = vm_CreateString(NULL, id, strlen(id));
+    if (id && !emq_run_id) {
+        size_t n;
+        emq_run_id = vm_CreateString(NULL, id, strlen(id));
+        emq_epoch.p = vm_StringPtrLen(emq_run_id, &n);
+        emq_epoch.n = (intptr_t)n;
+    }
     if (info) vm_FreeServerInfo(ctx, info);
     return id != NULL;
 }
@@ -181,7 +187,7 @@ static int read_arguments(vm_ctx *ctx, vm_string **argv, int argc, int *keep_mem
     return 1;
 }
 
-int ValkeyModule_OnLoad(vm_ctx *ctx, vm_string **argv, int argc) {
+__attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_string **argv, int argc) {
     int keep_memcheck = 0;
     const char *missing = vm_resolve(ctx);
     if (missing) {
@@ -250,7 +256,7 @@ int ValkeyModule_OnLoad(vm_ctx *ctx, vm_string **argv, int argc) {
 
 /* Go can't leave a process. Until the event loop turns, the server takes a module back whose settings it refuses;
  * after that an unload would leave the runtime behind, and a reload would run the old code. */
-int ValkeyModule_OnUnload(vm_ctx *ctx) {
+__attribute__((visibility("default"))) int ValkeyModule_OnUnload(vm_ctx *ctx) {
     if (!live) return VM_OK;
     vm_Log(ctx, "warning",
            "unload refused: the Go runtime can't leave the process, and a reload would run the old code. To upgrade or "

@@ -90,9 +90,6 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	for i, name := range c.Fields {
 		verb.fields[i] = constString(name)
 	}
-	for i := range verb.key_at {
-		verb.key_at[i] = C.EMQ_NO_KEY
-	}
 	var free []unsafe.Pointer
 	defer func() {
 		for _, p := range free {
@@ -107,13 +104,21 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	names := [commands.MaxArgs]*C.char{}
 	types := [commands.MaxArgs]C.uint8_t{}
 	var option *C.char
+	viewed := 0
 	for i, a := range c.Args {
 		names[i+1] = text(a.Name)
+		if a.Role != commands.RoleBytes {
+			verb.view[viewed] = C.uint8_t(i + 1)
+			viewed++
+		}
 		switch a.Role {
 		case commands.RoleKey:
 			types[i+1] = C.VM_ARG_KEY
-			verb.key_at[i+1] = C.uint8_t(a.Key)
+			verb.arg_of[a.Key] = C.uint8_t(i + 1)
 			verb.access[i+1] = C.uint64_t(a.Access)
+			if a.Key != commands.KeyRow && verb.cut_at == 0 {
+				cutBase(verb, i+1, a.Key.Suffix())
+			}
 		case commands.RoleNumkeys:
 			types[i+1] = C.VM_ARG_INTEGER
 			verb.numkeys = C.int(c.Numkeys()[0] - '0')
@@ -122,8 +127,8 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 		case commands.RoleBase:
 			if a.Access != 0 {
 				types[i+1] = C.VM_ARG_KEY
-				verb.base_at = C.int(i + 1)
 				verb.access[i+1] = C.uint64_t(a.Access)
+				cutBase(verb, i+1, "")
 			}
 		case commands.RoleOption:
 			types[i+1] = C.VM_ARG_PURE_TOKEN
@@ -136,6 +141,9 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 		verb.keys |= 1 << k
 	}
 	readFields(&verb.values, c.Plan.Values)
+	for i, f := range c.Plan.Values {
+		verb.value_names[i] = C.emq_field[f]
+	}
 	readFields(&verb.late, c.Plan.Late)
 
 	nameCounts(v)
@@ -146,6 +154,11 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 		return ""
 	}
 	return C.GoString(why)
+}
+
+// cutBase tells C where to cut the queue's base off.
+func cutBase(verb *C.emq_verb, arg int, suffix string) {
+	verb.cut_at, verb.cut, verb.cut_len = C.int(arg), C.CString(suffix), C.size_t(len(suffix))
 }
 
 // nameCounts tells C the names that INFO has for what is counted of a verb.
