@@ -139,7 +139,7 @@ static void del(emq_frame *f, emq_step *s, emq_effect *e) {
 
 /* The key API writes a field without the time to live that it may have where fields can expire; HINCRBY keeps it. There
  * the command itself counts, after all else, for it runs other modules' callbacks. */
-static void count_by_command(emq_frame *f, emq_step *s, emq_effect *e) {
+EMQ_COLD static void count_by_command(emq_frame *f, emq_step *s, emq_effect *e) {
     vm_reply *reply = vm_Call(f->ctx, "HINCRBY", "!sss", emq_name(f, s, e->key), emq_field[e->fields[0]],
                               emq_const[EMQ_CONST_ONE]);
     if (reply) vm_FreeCallReply(reply);
@@ -168,14 +168,18 @@ static void apply(emq_frame *f, emq_step *s, emq_effect *e) {
 
 /* Sets and counters may have to be made, which runs other modules' callbacks. So they come last, when every row says
  * what was decided and no set holds an id any more that it is about to lose: a verb in a callback finds nothing that
- * another step of this one is going to take. */
-static int may_make_a_key(const emq_effect *e) { return e->op == EMQ_OP_ZADD || e->op == EMQ_OP_HINCRBY; }
+ * another step of this one is going to take. Within a step the decision has them last already. */
+static int may_make_a_key(const emq_effect *e) {
+    enum { MAKERS = 1 << EMQ_OP_ZADD | 1 << EMQ_OP_HINCRBY };
+    return MAKERS >> e->op & 1;
+}
 
 void emq_apply(emq_frame *f) {
-    for (int last = 0; last < 2; last++) {
+    int several = f->first.next != NULL;
+    for (int last = 0; last <= several; last++) {
         for (emq_step *s = &f->first; s; s = s->next) {
             for (emq_effect *e = s->effects, *end = e + s->num_effects; e < end; e++) {
-                if (may_make_a_key(e) != last) continue;
+                if (several && may_make_a_key(e) != last) continue;
                 e->done = EMQ_NO_KEY;
                 e->emptied = 0;
                 apply(f, s, e);
@@ -193,10 +197,11 @@ void emq_announce(emq_frame *f) {
         [EMQ_OP_ZADD] = {VM_NOTIFY_ZSET, "zadd"},     [EMQ_OP_ZREM] = {VM_NOTIFY_ZSET, "zrem"},
         [EMQ_OP_DEL] = {VM_NOTIFY_GENERIC, "del"},    [EMQ_OP_HINCRBY] = {VM_NOTIFY_HASH, "hincrby"},
     };
-    for (int last = 0; last < 2; last++) { /* in the order in which they were applied */
+    int several = f->first.next != NULL;
+    for (int last = 0; last <= several; last++) { /* in the order in which they were applied */
         for (emq_step *s = &f->first; s; s = s->next) {
             for (emq_effect *e = s->effects, *end = e + s->num_effects; e < end; e++) {
-                if (may_make_a_key(e) != last || e->done == EMQ_NO_KEY) continue;
+                if (e->done == EMQ_NO_KEY || (several && may_make_a_key(e) != last)) continue;
                 vm_string *name = emq_name(f, s, e->done);
                 vm_SignalModifiedKey(f->ctx, name);
                 vm_NotifyKeyspaceEvent(f->ctx, events[e->op].class, events[e->op].event, name);
@@ -221,7 +226,7 @@ static void reply_payload(emq_frame *f, emq_step *s) {
 }
 
 /* The ids of the steps with one of two fates. */
-static void reply_ids(emq_frame *f, int fate, int or_fate) {
+EMQ_COLD static void reply_ids(emq_frame *f, int fate, int or_fate) {
     long n = 0;
     for (emq_step *s = &f->first; s; s = s->next) n += s->fate == fate || s->fate == or_fate;
     vm_ReplyWithArray(f->ctx, n);
@@ -229,7 +234,7 @@ static void reply_ids(emq_frame *f, int fate, int or_fate) {
         if (s->fate == fate || s->fate == or_fate) vm_ReplyWithString(f->ctx, s->entry);
 }
 
-static void reply_numbers(emq_frame *f, long n) {
+EMQ_COLD static void reply_numbers(emq_frame *f, long n) {
     vm_ReplyWithMap(f->ctx, n);
     for (long i = 0; i < n; i++) {
         vm_ReplyWithString(f->ctx, f->verb->fields[i]);
@@ -241,7 +246,7 @@ static void reply_numbers(emq_frame *f, long n) {
 }
 
 /* A cursor of the audit's, which begins and ends in 0. */
-static void reply_cursor(emq_frame *f) {
+EMQ_COLD static void reply_cursor(emq_frame *f) {
     char text[64];
     size_t n = 1;
     if (f->out.scan.key == EMQ_NO_KEY) {
@@ -256,7 +261,7 @@ static void reply_cursor(emq_frame *f) {
     vm_FreeString(NULL, s);
 }
 
-static void reply_audit(emq_frame *f) {
+EMQ_COLD static void reply_audit(emq_frame *f) {
     long n = 0;
     vm_ReplyWithArray(f->ctx, 2);
     reply_cursor(f);
