@@ -43,16 +43,6 @@ vm_string *emq_make_name(const char *base, size_t base_len, int key, emq_bytes i
     return name;
 }
 
-/* Spreads bases. The last word may overlap the one before; what is shorter than a word is no base. */
-static uint32_t hash_of(const char *base, size_t n) {
-    uint64_t hash = 0, word;
-    for (size_t i = 0; n >= sizeof(word) && i < n; i += sizeof(word)) {
-        memcpy(&word, base + (i + sizeof(word) <= n ? i : n - sizeof(word)), sizeof(word));
-        hash = (hash ^ word ^ hash >> 32) * 0x9e3779b97f4a7c15u;
-    }
-    return (uint32_t)(hash >> 32) | 1;
-}
-
 /* The name of an undeclared key of the frame's queue, for the caller to free. COMPLETE and FAIL need two of them each
  * time, so those of the queues last at work are kept, one queue a slot. */
 static vm_string *derive_name(emq_frame *f, int key) {
@@ -64,8 +54,8 @@ static vm_string *derive_name(emq_frame *f, int key) {
     } kept[SLOTS];
     const emq_bytes no_id = {"", 0};
     if (f->base_len > MAX_BASE) return emq_make_name(f->base, f->base_len, key, no_id);
-    if (!f->hash) f->hash = hash_of(f->base, f->base_len);
-    __typeof__(*kept) *slot = &kept[(f->hash >> 1) % SLOTS];
+    if (!f->hash) f->hash = emq_hash(f->base, f->base_len);
+    __typeof__(*kept) *slot = &kept[f->hash % SLOTS];
     if (slot->base_len != f->base_len || memcmp(slot->base, f->base, f->base_len)) {
         for (int i = 0; i < EMQ_NUM_KEYS; i++) {
             if (slot->name[i]) vm_FreeString(NULL, slot->name[i]);

@@ -369,6 +369,9 @@ void emq_queues_scan(void);
 /* At each turn of the event loop. */
 void emq_queues_turn(vm_ctx *ctx);
 
+/* A hash of a base, with this server's own seed. */
+uint32_t emq_hash(const char *p, size_t n);
+
 /* The name of one of its sets, for the caller to free. */
 vm_string *emq_set_name(const emq_queue *q, int key);
 

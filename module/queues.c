@@ -33,13 +33,16 @@ static uint64_t mix(uint64_t a, uint64_t b) {
     return (uint64_t)p ^ (uint64_t)(p >> 64);
 }
 
-static uint32_t hash_of(const char *p, size_t n) {
-    uint64_t h = seed ^ n, word;
-    for (; n; p += sizeof(word), n -= sizeof(word)) {
-        word = 0;
-        memcpy(&word, p, n < sizeof(word) ? n : sizeof(word));
+/* The last word overlaps the one before, if there is one. */
+uint32_t emq_hash(const char *p, size_t n) {
+    uint64_t h = seed ^ n, word = 0;
+    if (n < sizeof(word)) {
+        memcpy(&word, p, n);
+        return (uint32_t)mix(h ^ word, seed | 1);
+    }
+    for (size_t i = 0; i < n; i += sizeof(word)) {
+        memcpy(&word, p + (i + sizeof(word) <= n ? i : n - sizeof(word)), sizeof(word));
         h = mix(h ^ word, 0x9e3779b97f4a7c15);
-        if (n <= sizeof(word)) break;
     }
     return (uint32_t)mix(h, seed | 1);
 }
@@ -84,7 +87,7 @@ static emq_queue *find(int db, const char *base, size_t n, uint32_t hash) {
 }
 
 static void add(int db, const char *base, size_t n) {
-    uint32_t hash = hash_of(base, n);
+    uint32_t hash = emq_hash(base, n);
     if (find(db, base, n, hash)) return;
 
     if (count == room) make_room(room ? 2 * room : LEAST_ROOM);
@@ -298,7 +301,7 @@ static int scan_is_due(vm_ctx *ctx) {
     calls = 0;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const char *stats = vm_ServerInfoGetFieldC(info, names[i]);
-        if (stats) calls = mix(calls ^ hash_of(stats, strlen(stats)), 0x9e3779b97f4a7c15 + i);
+        if (stats) calls = mix(calls ^ emq_hash(stats, strlen(stats)), 0x9e3779b97f4a7c15 + i);
     }
     vm_FreeServerInfo(ctx, info);
     return calls != was;
