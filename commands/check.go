@@ -20,19 +20,8 @@ func (c *Command) check(r *Request, o *Outcome) bool {
 		o.refuseKey(c, r, arg, queue)
 		return false
 	}
-	if c.word > 0 && !c.Args[c.word-1].knows(r.Args[c.word]) {
-		o.refuseWord(&c.Args[c.word-1], r.Args[c.word])
+	if c.word+c.option+c.cursor > 0 && !c.checkWords(r, o) {
 		return false
-	}
-	if c.token > 0 && int(r.Argc) > c.token && r.Args[c.token] != c.Args[c.token-1].Words[0] {
-		o.refuseOption(&c.Args[c.token-1], r.Args[c.token])
-		return false
-	}
-	if c.cursor > 0 {
-		if _, ok := parseScan(r.Args[c.cursor]); !ok {
-			o.refuseCursor(&c.Args[c.cursor-1], r.Args[c.cursor])
-			return false
-		}
 	}
 	for _, i := range c.numbers {
 		a := &c.Args[i-1]
@@ -46,6 +35,25 @@ func (c *Command) check(r *Request, o *Outcome) bool {
 		return false
 	}
 	return r.read(c)
+}
+
+// checkWords is the part of check for the few verbs that have a keyword, an option or a cursor.
+func (c *Command) checkWords(r *Request, o *Outcome) bool {
+	if c.word > 0 && !c.Args[c.word-1].knows(r.Args[c.word]) {
+		o.refuseWord(&c.Args[c.word-1], r.Args[c.word])
+		return false
+	}
+	if c.option > 0 && int(r.Argc) > c.option && r.Args[c.option] != c.Args[c.option-1].Words[0] {
+		o.refuseOption(&c.Args[c.option-1], r.Args[c.option])
+		return false
+	}
+	if c.cursor > 0 {
+		if _, ok := parseScan(r.Args[c.cursor]); !ok {
+			o.refuseCursor(&c.Args[c.cursor-1], r.Args[c.cursor])
+			return false
+		}
+	}
+	return true
 }
 
 func (a *Arg) knows(word string) bool { return word == a.Words[0] || word == a.Words[1] }

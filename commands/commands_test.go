@@ -592,7 +592,7 @@ func TestOrder(t *testing.T) {
 			if c.cursor > 0 {
 				args[c.cursor-1] = "x"
 			}
-			if c.token > 0 {
+			if c.option > 0 {
 				args = append(args, "fix")
 			}
 			lastKey := 0
@@ -621,9 +621,9 @@ func TestOrder(t *testing.T) {
 				refuses("ERR " + c.Args[c.word-1].Name)
 				args[c.word-1] = scheduleIn
 			}
-			if c.token > 0 {
+			if c.option > 0 {
 				refuses("ERR fix")
-				args[c.token-1] = tokenFix
+				args[c.option-1] = tokenFix
 			}
 			if c.cursor > 0 {
 				refuses("ERR cursor")

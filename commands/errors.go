@@ -172,6 +172,7 @@ func (o *Outcome) refuseCursor(a *Arg, got string) {
 	o.quote(got)
 }
 
+//go:noinline
 func (o *Outcome) refuseReplica() {
 	o.refuse(RefusedReplica, "READONLY You can't write against a read only replica.")
 }
@@ -189,21 +190,27 @@ func (o *Outcome) refuseForeign(r *Request) {
 }
 
 // refuseUnclaimed refuses a store that holds the given kind of key under no identity.
+//
+//go:noinline
 func (o *Outcome) refuseUnclaimed(what string) {
 	o.refuse(RefusedFence, "EMQFENCE "+fence.Key+" is absent, yet ", what,
 		` is there; this executor speaks "`+fence.Identity+`"`)
 }
 
+//go:noinline
 func (o *Outcome) refuseType() {
 	o.refuse(RefusedType, "WRONGTYPE Operation against a key holding the wrong kind of value")
 }
 
+//go:noinline
 func (o *Outcome) refuseGone() { o.refuse(RefusedGone, "EMQSTALE job gone") }
 
+//go:noinline
 func (o *Outcome) refuseToken(verb string) {
 	o.refuse(RefusedToken, "EMQSTALE ", verb, " token mismatch")
 }
 
+//go:noinline
 func (o *Outcome) refuseScript(f Field) {
 	o.refuse(RefusedScript, "EMQSCRIPT the row has a ", FieldName[f], ": settle it with the scripts that own it")
 }

@@ -125,7 +125,7 @@ type Command struct {
 	numkeys string
 	id      int   // where in Request.Args the id is, 0 if there is none
 	word    int   // where the keyword is, 0 if there is none
-	token   int   // where the option is, 0 if there is none
+	option  int   // where the option is, 0 if there is none
 	cursor  int   // where the cursor is, 0 if there is none
 	numbers []int // where the numbers are
 	places  []place
@@ -133,7 +133,7 @@ type Command struct {
 
 // Arity is the number of arguments, the verb's name included; negative if there may be more, as the server has it.
 func (c *Command) Arity() int {
-	if c.token > 0 {
+	if c.option > 0 {
 		return -len(c.Args)
 	}
 	return len(c.Args) + 1
@@ -404,7 +404,7 @@ func init() {
 			case RoleWord:
 				c.word = i + 1
 			case RoleOption:
-				c.token = i + 1
+				c.option = i + 1
 			case RoleCursor:
 				c.cursor = i + 1
 			case RoleNumber:
