@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -175,10 +174,10 @@ func (r *report) print(to io.Writer) {
 	fmt.Fprintf(to, "\n%s\n%s\n%s, %d cores, Linux %s, %s; %d pairs\n", r.Module, r.Server, r.Host.CPU, r.Host.Cores, r.Host.Kernel, r.Host.Go, r.Pairs)
 	perJob, perCommand := metrics[:6], metrics[6:]
 	for _, other := range others {
-		r.printRatios(to, other, perJob, true)
+		r.printRatios(to, other, perJob)
 	}
 	for _, other := range others {
-		r.printRatios(to, other, perCommand, false)
+		r.printRatios(to, other, perCommand)
 	}
 	r.printFigures(to)
 	r.printGrowth(to)
@@ -189,9 +188,7 @@ func (r *report) print(to io.Writer) {
 
 func table(to io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(to, 0, 0, 2, ' ', 0) }
 
-// printRatios shows, on request, a last column as well: what else runs on the machine can only add to a time, so the
-// least of each executor's are the least disturbed.
-func (r *report) printRatios(to io.Writer, other string, shown []metric, withLeast bool) {
+func (r *report) printRatios(to io.Writer, other string, shown []metric) {
 	w := table(to)
 	defer w.Flush()
 	for i, a := range r.Axes {
@@ -203,18 +200,12 @@ func (r *report) printRatios(to io.Writer, other string, shown []metric, withLea
 			for _, m := range shown {
 				fmt.Fprintf(w, "\t%s", m.name)
 			}
-			if withLeast {
-				fmt.Fprintf(w, "\tleast %s", shown[0].name)
-			}
 			fmt.Fprintln(w)
 		}
 		fmt.Fprint(w, a.Axis.Name)
 		for _, m := range shown {
 			b := a.Ratios[other][m.name]
 			fmt.Fprintf(w, "\t%.2f [%.2f %.2f]", b.Median, b.Low, b.High)
-		}
-		if withLeast {
-			fmt.Fprintf(w, "\t%.2f", slices.Min(a.values(native.Name, shown[0]))/slices.Min(a.values(other, shown[0])))
 		}
 		fmt.Fprintln(w)
 	}
