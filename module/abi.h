@@ -8,6 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Reached without the detour that a library's exported symbols take; -fvisibility does not say so for declarations. */
+#pragma GCC visibility push(hidden)
+
 typedef struct vm_ctx vm_ctx;
 typedef struct vm_string vm_string;
 typedef struct vm_key vm_key;
@@ -261,5 +264,7 @@ VM_FUNCTIONS(VM_DECLARE)
 
 /* Resolves every function. Returns NULL, or the name of the first one that the server does not have. */
 const char *vm_resolve(vm_ctx *ctx);
+
+#pragma GCC visibility pop
 
 #endif

@@ -9,6 +9,8 @@
 
 #include "abi.h"
 
+#pragma GCC visibility push(hidden)
+
 /* What is seldom run stands apart, since a command's way through the processor's instruction cache is most of its cost:
  * not inlined, and away from what is run each time. */
 #define EMQ_COLD __attribute__((cold, noinline))
@@ -415,5 +417,7 @@ int emq_register_debug(vm_ctx *ctx);
 
 /* Sets how often the Go scheduler is let in. */
 void emq_set_yield(int64_t us);
+
+#pragma GCC visibility pop
 
 #endif
