@@ -137,14 +137,6 @@ static void del(emq_frame *f, emq_step *s, emq_effect *e) {
     e->done = e->key;
 }
 
-/* The key API writes a field without the time to live that it may have where fields can expire; HINCRBY keeps it. There
- * the command itself counts, after all else, for it runs other modules' callbacks. */
-EMQ_COLD static void count_by_command(emq_frame *f, emq_step *s, emq_effect *e) {
-    vm_reply *reply = vm_Call(f->ctx, "HINCRBY", "!sss", emq_name(f, s, e->key), emq_field[e->fields[0]],
-                              emq_const[EMQ_CONST_ONE]);
-    if (reply) vm_FreeCallReply(reply);
-}
-
 static void hincrby(emq_frame *f, emq_step *s, emq_effect *e) {
     if (emq_fields_expire) return;
     vm_string *sum = vm_CreateStringFromLongLong(NULL, e->values[0].n), *field = emq_field[e->fields[0]];
@@ -155,40 +147,40 @@ static void hincrby(emq_frame *f, emq_step *s, emq_effect *e) {
     e->done = e->key;
 }
 
-static void apply(emq_frame *f, emq_step *s, emq_effect *e) {
-    switch (e->op) {
-    case EMQ_OP_HSET: hset(f, s, e); break;
-    case EMQ_OP_HDEL: hdel(f, s, e); break;
-    case EMQ_OP_ZADD: zadd(f, s, e); break;
-    case EMQ_OP_ZREM: zrem(f, s, e); break;
-    case EMQ_OP_DEL: del(f, s, e); break;
-    case EMQ_OP_HINCRBY: hincrby(f, s, e); break;
-    }
-}
-
-/* Sets and counters may have to be made, which runs other modules' callbacks. So they come last, when every row says
- * what was decided and no set holds an id any more that it is about to lose: a verb in a callback finds nothing that
+/* Sets and counters may have to be made, which runs other modules' callbacks. So in a walk they come last, when every row
+ * says what was decided and no set holds an id any more that it is about to lose: a verb in a callback finds nothing that
  * another step of this one is going to take. Within a step the decision has them last already. */
-static int may_make_a_key(const emq_effect *e) {
-    enum { MAKERS = 1 << EMQ_OP_ZADD | 1 << EMQ_OP_HINCRBY };
-    return MAKERS >> e->op & 1;
+enum { MAKERS = 1 << EMQ_OP_ZADD | 1 << EMQ_OP_HINCRBY, ALL = -1 };
+
+/* Calls do_step for every step, with the operations that are its turn. */
+static inline void in_order(emq_frame *f, void (*do_step)(emq_frame *, emq_step *, int ops)) {
+    if (!f->first.next) {
+        do_step(f, &f->first, ALL);
+        return;
+    }
+    for (emq_step *s = &f->first; s; s = s->next) do_step(f, s, ~MAKERS);
+    for (emq_step *s = &f->first; s; s = s->next) do_step(f, s, MAKERS);
 }
 
-void emq_apply(emq_frame *f) {
-    int several = f->first.next != NULL;
-    for (int last = 0; last <= several; last++) {
-        for (emq_step *s = &f->first; s; s = s->next) {
-            for (emq_effect *e = s->effects, *end = e + s->num_effects; e < end; e++) {
-                if (several && may_make_a_key(e) != last) continue;
-                e->done = EMQ_NO_KEY;
-                e->emptied = 0;
-                apply(f, s, e);
-            }
+static void apply_step(emq_frame *f, emq_step *s, int ops) {
+    for (emq_effect *e = s->effects, *end = e + s->num_effects; e < end; e++) {
+        if (!(ops >> e->op & 1)) continue;
+        e->done = EMQ_NO_KEY;
+        e->emptied = 0;
+        switch (e->op) {
+        case EMQ_OP_HSET: hset(f, s, e); break;
+        case EMQ_OP_HDEL: hdel(f, s, e); break;
+        case EMQ_OP_ZADD: zadd(f, s, e); break;
+        case EMQ_OP_ZREM: zrem(f, s, e); break;
+        case EMQ_OP_DEL: del(f, s, e); break;
+        case EMQ_OP_HINCRBY: hincrby(f, s, e); break;
         }
     }
 }
 
-void emq_announce(emq_frame *f) {
+void emq_apply(emq_frame *f) { in_order(f, apply_step); }
+
+static void announce_step(emq_frame *f, emq_step *s, int ops) {
     static const struct {
         int class;
         const char *event;
@@ -197,22 +189,31 @@ void emq_announce(emq_frame *f) {
         [EMQ_OP_ZADD] = {VM_NOTIFY_ZSET, "zadd"},     [EMQ_OP_ZREM] = {VM_NOTIFY_ZSET, "zrem"},
         [EMQ_OP_DEL] = {VM_NOTIFY_GENERIC, "del"},    [EMQ_OP_HINCRBY] = {VM_NOTIFY_HASH, "hincrby"},
     };
-    int several = f->first.next != NULL;
-    for (int last = 0; last <= several; last++) { /* in the order in which they were applied */
-        for (emq_step *s = &f->first; s; s = s->next) {
-            for (emq_effect *e = s->effects, *end = e + s->num_effects; e < end; e++) {
-                if (e->done == EMQ_NO_KEY || (several && may_make_a_key(e) != last)) continue;
-                vm_string *name = emq_name(f, s, e->done);
-                vm_SignalModifiedKey(f->ctx, name);
-                vm_NotifyKeyspaceEvent(f->ctx, events[e->op].class, events[e->op].event, name);
-                if (e->emptied) vm_NotifyKeyspaceEvent(f->ctx, VM_NOTIFY_GENERIC, "del", name);
-            }
+    for (emq_effect *e = s->effects, *end = e + s->num_effects; e < end; e++) {
+        if (e->done == EMQ_NO_KEY || !(ops >> e->op & 1)) continue;
+        vm_string *name = emq_name(f, s, e->done);
+        vm_SignalModifiedKey(f->ctx, name);
+        vm_NotifyKeyspaceEvent(f->ctx, events[e->op].class, events[e->op].event, name);
+        if (e->emptied) vm_NotifyKeyspaceEvent(f->ctx, VM_NOTIFY_GENERIC, "del", name);
+    }
+}
+
+/* The key API writes a field without the time to live that it may have where fields can expire; HINCRBY keeps it. There
+ * the command itself counts, after all else, for it runs other modules' callbacks. */
+static void count_by_command(emq_frame *f) {
+    for (emq_step *s = &f->first; s; s = s->next) {
+        for (emq_effect *e = s->effects, *end = e + s->num_effects; e < end; e++) {
+            if (e->op != EMQ_OP_HINCRBY) continue;
+            vm_reply *reply = vm_Call(f->ctx, "HINCRBY", "!sss", emq_name(f, s, e->key), emq_field[e->fields[0]],
+                                      emq_const[EMQ_CONST_ONE]);
+            if (reply) vm_FreeCallReply(reply);
         }
     }
-    if (!emq_fields_expire) return;
-    for (emq_step *s = &f->first; s; s = s->next)
-        for (emq_effect *e = s->effects, *end = e + s->num_effects; e < end; e++)
-            if (e->op == EMQ_OP_HINCRBY) count_by_command(f, s, e);
+}
+
+void emq_announce(emq_frame *f) {
+    in_order(f, announce_step);
+    if (emq_fields_expire) count_by_command(f);
 }
 
 static void reply_payload(emq_frame *f, emq_step *s) {
