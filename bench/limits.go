@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"emq/bench/stats"
 )
@@ -27,22 +28,33 @@ var (
 	limits = []limit{{&reads, &floorAlone}, {&crossing, &floorAlone}, {&floor, &floorAlone}, {&native, &floorAlone}, {&native, &floor}}
 )
 
-// measureLimits measures what lies between the floor and the verbs. Both servers take turns, part by part.
-func (p *plan) measureLimits(ctx context.Context, r *report) (err error) {
+// measureLimits measures what lies between the floor and the verbs, with pipelines and without.
+func (p *plan) measureLimits(ctx context.Context, r *report) error {
 	if err := buildFloor(ctx, p.modules["reads"], "-DREADS"); err != nil {
 		return err
 	}
 	if err := buildCrossing(ctx, p.modules["crossing"]); err != nil {
 		return err
 	}
-	a := base
-	a.Name = "limits"
+	for _, name := range []string{"base", "clients50"} {
+		a, _ := axisNamed(name)
+		to := &result{Axis: a}
+		r.Limits = append(r.Limits, to)
+		if err := p.measureLimitsOn(ctx, to, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measureLimitsOn has both servers take turns on one axis, part by part.
+func (p *plan) measureLimitsOn(ctx context.Context, to *result, r *report) (err error) {
 	var who []*runner
 	for _, together := range [][]*executor{{&native, &floor}, {&floorAlone, &reads, &crossing}} {
 		if err := proveEqual(ctx, p.modules, together...); err != nil {
 			return err
 		}
-		b, err := makeBed(ctx, p.modules, a, together)
+		b, err := makeBed(ctx, p.modules, to.Axis, together)
 		if err != nil {
 			return err
 		}
@@ -52,8 +64,7 @@ func (p *plan) measureLimits(ctx context.Context, r *report) (err error) {
 	if err := r.identify(ctx, who[0].bed.server); err != nil {
 		return err
 	}
-	r.Limits = &result{Axis: a}
-	return p.measurePairs(ctx, r.Limits, who)
+	return p.measurePairs(ctx, to, who)
 }
 
 // buildCrossing builds the package beside floor.c as the module is built.
@@ -67,41 +78,39 @@ func buildCrossing(ctx context.Context, to string) error {
 		"-ldflags", "-extldflags '-Wl,--version-script="+script+"'", "./bench/floor")
 }
 
-// limitMetrics are a job's server time and each verb's.
-var limitMetrics = append(metrics[:1:1], metrics[6:]...)
+// limitMetrics are a job's server time, the tail of the latency, and each verb's server time.
+var limitMetrics = slices.Concat(metrics[:1], metrics[4:])
 
 func (r *report) summarizeLimits() {
-	if r.Limits == nil {
-		return
-	}
-	r.Limits.Ratios = map[string]map[string]stats.Bound{}
-	for _, l := range limits {
-		r.Limits.Ratios[l.String()] = map[string]stats.Bound{}
-		for _, m := range limitMetrics {
-			if b, ok := r.Limits.compare(l.step.Name, l.floor.Name, m); ok {
-				r.Limits.Ratios[l.String()][m.name] = b
+	for _, a := range r.Limits {
+		a.Ratios = map[string]map[string]stats.Bound{}
+		for _, l := range limits {
+			a.Ratios[l.String()] = map[string]stats.Bound{}
+			for _, m := range limitMetrics {
+				if b, ok := a.compare(l.step.Name, l.floor.Name, m); ok {
+					a.Ratios[l.String()][m.name] = b
+				}
 			}
 		}
 	}
 }
 
 func (r *report) printLimits(to io.Writer) {
-	if r.Limits == nil {
-		return
-	}
-	fmt.Fprint(to, "\nserver time, from the floor to the verbs; alone is in a server without the module: median over the pairs [95 % bound]\n\n")
-	w := table(to)
-	defer w.Flush()
-	for _, m := range limitMetrics {
-		fmt.Fprintf(w, "\t%s", m.name)
-	}
-	fmt.Fprintln(w)
-	for _, l := range limits {
-		fmt.Fprint(w, l)
+	for _, a := range r.Limits {
+		fmt.Fprintf(to, "\nfrom the floor to the verbs, %s; alone is in a server without the module: median over the pairs [95 %% bound]\n\n", a.Axis.What)
+		w := table(to)
 		for _, m := range limitMetrics {
-			b := r.Limits.Ratios[l.String()][m.name]
-			fmt.Fprintf(w, "\t%.2f [%.2f %.2f]", b.Median, b.Low, b.High)
+			fmt.Fprintf(w, "\t%s", m.name)
 		}
 		fmt.Fprintln(w)
+		for _, l := range limits {
+			fmt.Fprint(w, l)
+			for _, m := range limitMetrics {
+				b := a.Ratios[l.String()][m.name]
+				fmt.Fprintf(w, "\t%.2f [%.2f %.2f]", b.Median, b.Low, b.High)
+			}
+			fmt.Fprintln(w)
+		}
+		w.Flush()
 	}
 }

@@ -26,7 +26,7 @@ type report struct {
 	Axes   []*result    `json:"axes"`
 	Memory []*footprint `json:"memory,omitempty"`
 	Yield  *result      `json:"yield,omitempty"`
-	Limits *result      `json:"limits,omitempty"`
+	Limits []*result    `json:"limits,omitempty"`
 }
 
 type host struct {
