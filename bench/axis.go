@@ -60,5 +60,5 @@ func axisNames() string {
 	for _, a := range axes {
 		names = append(names, a.Name)
 	}
-	return strings.Join(append(names, "memory", "yield", "limits"), ", ")
+	return strings.Join(append(names, "memory", "yield", "growth", "limits"), ", ")
 }

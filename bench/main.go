@@ -58,12 +58,13 @@ type plan struct {
 	memoryJobs int
 	yield      bool // measure how often the Go scheduler is to be let in
 	limits     bool // measure the steps from the floor to the verbs
+	growth     bool // measure what a verb takes as the backlog grows
 	out        string
 	modules    modules
 }
 
 func newPlan(only, who string, pairs int, quick bool, out string) (*plan, error) {
-	p := &plan{axes: axes, who: executors, pairs: pairs, memory: who == "", memoryJobs: 100_000, out: out}
+	p := &plan{axes: axes, who: executors, pairs: pairs, memory: who == "", memoryJobs: 100_000, growth: who == "" && !quick, out: out}
 	if pairs < 1 {
 		return nil, errors.New("-pairs is at least 1")
 	}
@@ -77,7 +78,7 @@ func newPlan(only, who string, pairs int, quick bool, out string) (*plan, error)
 		}
 	}
 	if only != "" {
-		p.axes, p.memory = nil, false
+		p.axes, p.memory, p.growth = nil, false, false
 		for name := range strings.SplitSeq(only, ",") {
 			switch name {
 			case "memory":
@@ -88,6 +89,9 @@ func newPlan(only, who string, pairs int, quick bool, out string) (*plan, error)
 				continue
 			case "limits":
 				p.limits = true
+				continue
+			case "growth":
+				p.growth = true
 				continue
 			}
 			a, ok := axisNamed(name)
@@ -144,6 +148,11 @@ func (p *plan) measure(ctx context.Context, r *report) error {
 	if p.yield {
 		if err := p.measureYield(ctx, r); err != nil {
 			return fmt.Errorf("yield: %w", err)
+		}
+	}
+	if p.growth {
+		if err := p.hold(ctx, growth(), r); err != nil {
+			return fmt.Errorf("growth: %w", err)
 		}
 	}
 	if p.limits {

@@ -173,7 +173,7 @@ func (r *report) plotLatency() (*plot.Plot, error) {
 
 // plotGrowth shows what a claim costs as the backlog grows.
 func (r *report) plotGrowth() (*plot.Plot, error) {
-	g := r.growth()
+	g := r.byBacklog()
 	if len(g) < 2 {
 		return nil, nil
 	}

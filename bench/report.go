@@ -26,7 +26,8 @@ type report struct {
 	Axes   []*result    `json:"axes"`
 	Memory []*footprint `json:"memory,omitempty"`
 	Yield  *result      `json:"yield,omitempty"`
-	Limits []*result    `json:"limits,omitempty"`
+	// Contests are those of executors of several servers.
+	Contests []*result `json:"contests,omitempty"`
 }
 
 type host struct {
@@ -40,8 +41,10 @@ type host struct {
 type result struct {
 	Axis axis   `json:"axis"`
 	Legs []*leg `json:"legs"`
-	// Ratios are of the native verbs to another executor, by its name; of the limits, each of one executor to another.
+	// Ratios are of the native verbs to another executor, by its name; of a contest, each of one executor to another.
 	Ratios map[string]map[string]stats.Bound `json:"ratios,omitempty"`
+
+	contest *contest
 }
 
 // metric is a figure of a leg: one for each part of it, or one for all.
@@ -82,8 +85,8 @@ func (r *report) axis(name string) *result {
 	return nil
 }
 
-// growth are the axes that differ in the backlog alone, if there are several.
-func (r *report) growth() []*result {
+// byBacklog are the axes that differ in the backlog alone, if there are several.
+func (r *report) byBacklog() []*result {
 	var g []*result
 	for _, name := range []string{"base", "backlog100k", "backlog1m"} {
 		if a := r.axis(name); a != nil {
@@ -150,7 +153,7 @@ func (r *report) summarize() {
 			}
 		}
 	}
-	r.summarizeLimits()
+	r.summarizeContests()
 }
 
 // write stores the report as JSON.
@@ -168,7 +171,7 @@ func (r *report) write(folder string) error {
 
 // print writes the tables: the ratios first, since they alone carry over to another machine.
 func (r *report) print(to io.Writer) {
-	if len(r.Axes)+len(r.Memory) == 0 && r.Yield == nil && r.Limits == nil {
+	if len(r.Axes)+len(r.Memory) == 0 && r.Yield == nil && r.Contests == nil {
 		return
 	}
 	fmt.Fprintf(to, "\n%s\n%s\n%s, %d cores, Linux %s, %s; %d pairs\n", r.Module, r.Server, r.Host.CPU, r.Host.Cores, r.Host.Kernel, r.Host.Go, r.Pairs)
@@ -180,10 +183,9 @@ func (r *report) print(to io.Writer) {
 		r.printRatios(to, other, perCommand)
 	}
 	r.printFigures(to)
-	r.printGrowth(to)
 	r.printMemory(to)
 	r.printYield(to)
-	r.printLimits(to)
+	r.printContests(to)
 }
 
 func table(to io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(to, 0, 0, 2, ' ', 0) }
@@ -239,28 +241,6 @@ func (r *report) printFigures(to io.Writer) {
 			}
 			fmt.Fprintf(w, "\t%.0f %%\n", 100*a.median(e.Name, generatorBusy))
 		}
-	}
-}
-
-// printGrowth sets what a claim takes with a large backlog against what it takes with a small one.
-func (r *report) printGrowth(to io.Writer) {
-	g := r.growth()
-	if len(g) < 2 {
-		return
-	}
-	fmt.Fprintf(to, "\nserver time of a claim, against that on axis %s\n\n", g[0].Axis.Name)
-	w := table(to)
-	defer w.Flush()
-	for _, e := range executors {
-		fmt.Fprintf(w, "\t%s", e.Name)
-	}
-	fmt.Fprintln(w)
-	for _, a := range g[1:] {
-		fmt.Fprint(w, a.Axis.Name)
-		for _, e := range executors {
-			fmt.Fprintf(w, "\t%.2f", a.median(e.Name, claimTime)/g[0].median(e.Name, claimTime))
-		}
-		fmt.Fprintln(w)
 	}
 }
 
