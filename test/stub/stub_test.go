@@ -148,6 +148,29 @@ func TestContexts(t *testing.T) {
 	}
 }
 
+// Words that are shorter than what a verb cuts off them, and the rest of what it cuts, in the place of each argument.
+func TestShortWords(t *testing.T) {
+	c := wire.Dial(t, store.Serve(t).Socket)
+	c.Must("SET {emq}:version " + wire.Wire6)
+	q := wire.Queue("q")
+	words := []string{"", ":", "}:", "q", "JOB", "{}:"}
+	for _, key := range []string{q.RowPrefix(), q.Pending(), q.Active(), q.Schedule(), q.Dead()} {
+		suffix := strings.TrimPrefix(key, q.Base())
+		words = append(words, suffix, suffix[1:], ":"+suffix, "}:"+suffix, "{q}:"+suffix)
+	}
+	for _, args := range [][]string{
+		q.Enqueue("JOB1", "x"), q.Claim(1000), q.Complete("JOB1", "1"), q.Fail("JOB1", "1", 0, 1, "why"), q.ScheduleIn("JOB1", "x", 1),
+		q.Extend("JOB1", "1", 1), q.Promote(1), q.Reap(1, 1), q.Stats(), q.Fix("0", 10),
+	} {
+		for i := 1; i < len(args); i++ {
+			for _, word := range words {
+				c.Do(wire.With(args, i, word)...)
+			}
+		}
+	}
+	require.Equal(t, "+PONG\r\n", c.Do("PING"))
+}
+
 // sweeps walks through many entries of every kind, in few calls and in many: some are moved, some buried, some dropped,
 // and those of lanes are left.
 func sweeps(t *testing.T, c *wire.Conn, q wire.Queue) {

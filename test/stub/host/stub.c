@@ -6,7 +6,8 @@
  *   - answers a command not exactly once, or refuses it after it has written;
  *   - keeps a key, memory or a reply of the API beyond the command, or strings without end;
  *   - writes through a key that it opened for reading, or goes on through a set that changed;
- *   - has a key open where other modules may run;
+ *   - has a key open where other modules may run, as one is made, or may expire;
+ *   - makes a key where one that has expired, and is not gone yet, may stand;
  *   - changes a key without signalling it, or signals one that it did not change;
  *   - propagates anything else than it did: what it propagates is carried out on a second store, which must be equal. */
 #include <dlfcn.h>
@@ -624,11 +625,15 @@ static object *to_write(vm_key *key, int type) {
     object *o = at(key);
     if (o && o->type != type) return NULL;
     running->wrote = 1;
-    return o ? o : make(&data, running->db, key->name, type);
+    if (o) return o;
+    if (key->mode & VM_OPEN_NOEXPIRE) fault("a key is made where one that has expired may stand");
+    if (held.keys != 1) fault("a key is made while another is open");
+    return make(&data, running->db, key->name, type);
 }
 
 static vm_key *api_OpenKey(vm_ctx *ctx, vm_string *name, int mode) {
     (void)ctx;
+    if (!(mode & VM_OPEN_NOEXPIRE) && held.keys) fault("a key may expire while another is open");
     vm_key *key = calloc(1, sizeof(*key));
     *key = (vm_key){.name = copy_of(name->b.p, name->b.n), .mode = mode};
     held.keys++;
