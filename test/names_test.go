@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -25,6 +26,34 @@ var names = map[string]string{
 	"looks like a key": "emq:q:job:JOB1",
 	"blanks":           " a b ",
 	"percent":          "%s%n%d",
+}
+
+// Queues in turn, more than the module keeps names of, so that each finds those of another: what is counted is counted in
+// its own queue. In between a queue is at work within a callback of another's.
+func TestQueuesInTurn(t *testing.T) {
+	const n = 150
+	s := start(t, withModule())
+	s.loadTestModule(t, "meddler")
+	st := s.fresh(t)
+	name := func(i int) queue { return queue(fmt.Sprintf("q%03d", i%n)) }
+	for i := range n {
+		require.Equal(t, integer(1), st.Do(name(i).Enqueue("JOB1", "x")...))
+		require.Equal(t, integer(1), st.Do(name(i).Enqueue("JOB2", "x")...))
+		st.take(name(i), "JOB1")
+		st.take(name(i), "JOB2")
+	}
+	for i := range n {
+		within := name(i+1).Complete("JOB2", "1")
+		require.Equal(t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", "zrem", name(i).Active()}, within...)...))
+		require.Equal(t, bulk("dead"), st.Do(name(i).Fail("JOB1", "1", 0, 1, "why")...))
+		st.reply("+done\r\n", "MEDDLER.LEFT")
+	}
+	for i := range n {
+		require.Equal(t, bulk("1"), st.Do("HGET", name(i).Completed(), "count"))
+		require.Equal(t, bulk("1"), st.Do("HGET", name(i).Failed(), "count"))
+		require.Equal(t, []string{"JOB1"}, st.members(name(i).Dead()))
+	}
+	require.Equal(t, integer(4*n+1), st.Do("DBSIZE"), "a row, a set and two counters of each, and the identity")
 }
 
 // life carries a job through all its states and leaves the queue as it was.

@@ -2,6 +2,7 @@ package test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -77,7 +78,51 @@ func TestNumkeysByALimitedUser(t *testing.T) {
 	}
 }
 
-// The witness of the test above: an allowed verb does touch the keys and moves the counters.
+// Names that are cut like a queue's and are none, and names of a queue's whose end is another's: each is refused before
+// any key is touched, the declared ones too.
+func TestNamesThatAreNoQueuesTouchNothing(t *testing.T) {
+	s := start(t, withModule("--maxmemory-policy", "allkeys-lfu", "--lfu-log-factor", "0", "--lfu-decay-time", "0"))
+	st := s.fresh(t)
+	keys := []string{identity}
+	for _, base := range []string{good.Base(), "x", "emq:{q}"} {
+		for _, name := range []string{good.Row("JOB1"), good.Completed(), good.Failed(), good.Pending(), good.Active(), good.Schedule(), good.Dead()} {
+			key := base + strings.TrimPrefix(name, good.Base())
+			st.Do("HSET", key, "state", "active", "attempts", "1")
+			keys = append(keys, key)
+		}
+	}
+	frequencies := func() (list []string) {
+		for _, k := range keys {
+			list = append(list, st.Do("OBJECT", "FREQ", k))
+		}
+		return list
+	}
+	refused := func(args []string) {
+		before := frequencies()
+		st.refusal("EMQKEY ", args...)
+		require.Equal(t, before, frequencies(), show(args))
+	}
+	for _, args := range allOn(good) {
+		for _, base := range []string{"", "x", "emq:{q}"} {
+			other := slices.Clone(args)
+			for i := range other {
+				if rest, ok := strings.CutPrefix(other[i], good.Base()); ok {
+					other[i] = base + rest
+				}
+			}
+			refused(other)
+		}
+		for i, word := range args { // the set that the base is cut off
+			if rest, ok := strings.CutPrefix(word, good.Base()); ok && !strings.HasPrefix(rest, "job:") {
+				refused(with(args, i, good.Base()+rest[:max(0, len(rest)-1)]+"?"))
+				break
+			}
+		}
+	}
+	st.Must("FLUSHALL")
+}
+
+// The witness of the tests above: an allowed verb does touch the keys and moves the counters.
 func TestTouchesAreSeen(t *testing.T) {
 	s := start(t, withModule("--maxmemory-policy", "allkeys-lfu", "--lfu-log-factor", "0", "--lfu-decay-time", "0"))
 	st := s.fresh(t)
