@@ -393,6 +393,8 @@ func TestVerbs(t *testing.T) {
 			refused("EMQSCRIPT the row has a group: settle it with the scripts that own it")},
 		{"complete of a flow's row, stale besides", Complete, with(Complete, 5, "1"), found{row: held(row{FieldParent: "JOB0"})},
 			refused("EMQSCRIPT the row has a parent: settle it with the scripts that own it")},
+		{"complete of a row that is a lane's and a flow's", Complete, nil, found{row: held(row{FieldGroup: "g", FieldParent: "JOB0"})},
+			refused("EMQSCRIPT the row has a group: settle it with the scripts that own it")},
 		{"complete on a replica", Complete, nil, found{replica: true}, refused(readonly)},
 
 		{"fail", Fail, nil, found{row: held(nil)}, scheduled},
