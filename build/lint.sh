@@ -75,6 +75,8 @@ for tags in '' emqdebug; do
 	check "C warnings$with" c_side "$tags"
 done
 
+check 'vet of the peers, a module of their own' go -C bench/peers vet ./...
+
 # Decisions import nothing that reads a clock, blocks, or allocates for a text; the module nothing that starts a
 # thread or a goroutine. The lists are the whole of what is allowed: a new import is a decision to make here.
 check 'pure packages build without cgo' env CGO_ENABLED=0 go build "${pure[@]}"

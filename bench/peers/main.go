@@ -187,7 +187,7 @@ func print(to io.Writer, l load, found []*outcome) {
 			fmt.Fprintf(w, "EMQ : %s\t%s", other.Peer, o.Client)
 			for _, what := range []func(figure) float64{rate, cost} {
 				for _, half := range []func(figures) figure{func(f figures) figure { return f.Enqueue }, func(f figures) figure { return f.Process }} {
-					b := stats.Ratio(each(o.values(half), what), each(other.values(half), what))
+					b := stats.Ratio(pairs(o.values(half), what), pairs(other.values(half), what))
 					fmt.Fprintf(w, "\t%.2f [%.2f %.2f]", b.Median, b.Low, b.High)
 				}
 			}
@@ -206,6 +206,14 @@ func (o *outcome) values(half func(figures) figure) (all []figure) {
 func each(figures []figure, of func(figure) float64) (all []float64) {
 	for _, f := range figures {
 		all = append(all, of(f))
+	}
+	return all
+}
+
+// pairs are the same, each run a pair of one part.
+func pairs(figures []figure, of func(figure) float64) (all [][]float64) {
+	for _, v := range each(figures, of) {
+		all = append(all, []float64{v})
 	}
 	return all
 }
