@@ -124,12 +124,7 @@ func (r *report) summarizeContests() {
 	for _, a := range r.Contests {
 		a.Ratios = map[string]map[string]stats.Bound{}
 		for _, row := range a.contest.rows {
-			a.Ratios[row.String()] = map[string]stats.Bound{}
-			for _, m := range a.contest.metrics {
-				if b, ok := a.compare(row.one.Name, row.other.Name, m); ok {
-					a.Ratios[row.String()][m.name] = b
-				}
-			}
+			a.Ratios[row.String()] = a.ratios(row.one.Name, row.other.Name, a.contest.metrics)
 		}
 	}
 }

@@ -137,19 +137,24 @@ func (r *result) compare(one, other string, m metric) (stats.Bound, bool) {
 	return stats.Ratio(over, under), true
 }
 
+func (r *result) ratios(one, other string, of []metric) map[string]stats.Bound {
+	ratios := map[string]stats.Bound{}
+	for _, m := range of {
+		if b, ok := r.compare(one, other, m); ok {
+			ratios[m.name] = b
+		}
+	}
+	return ratios
+}
+
 var others = []string{scripted.Name, floor.Name}
 
 func (r *report) summarize() {
 	for _, a := range r.Axes {
 		a.Ratios = map[string]map[string]stats.Bound{}
 		for _, other := range others {
-			for _, m := range metrics {
-				if b, ok := a.compare(native.Name, other, m); ok {
-					if a.Ratios[other] == nil {
-						a.Ratios[other] = map[string]stats.Bound{}
-					}
-					a.Ratios[other][m.name] = b
-				}
+			if ratios := a.ratios(native.Name, other, metrics); len(ratios) > 0 {
+				a.Ratios[other] = ratios
 			}
 		}
 	}

@@ -172,6 +172,8 @@ func (o *Outcome) refuseCursor(a *Arg, got string) {
 	o.quote(got)
 }
 
+// Refusals that are short enough to be inlined are kept from it: they would lengthen the way of what is decided otherwise.
+
 //go:noinline
 func (o *Outcome) refuseReplica() {
 	o.refuse(RefusedReplica, "READONLY You can't write against a read only replica.")

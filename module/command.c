@@ -177,8 +177,6 @@ static int start_walk(emq_frame *f, vm_key *source) {
 static void read_entry(emq_frame *f, emq_step *s) {
     emq_request *r = &f->req;
     vm_key *source = f->key[f->verb->source];
-    r->has_entry = r->looked = 0;
-    memset(r->row, 0, sizeof(r->row));
     if (r->types[f->verb->source] != VM_TYPE_ZSET + 1) return;
     if (!(r->step == 0 ? start_walk(f, source) : vm_ZsetRangeNext(source))) return;
     s->entry = vm_ZsetRangeCurrentElement(source, &r->deadline);
@@ -225,8 +223,6 @@ EMQ_COLD static void look(emq_frame *f, emq_step *s) {
 EMQ_COLD static void read_scanned(emq_frame *f, emq_step *s) {
     emq_request *r = &f->req;
     size_t n, prefix = f->scan->stride == 1 ? f->base_len + emq_suffix_len[EMQ_ROW] : 0;
-    r->has_entry = 0;
-    memset(r->row, 0, sizeof(r->row));
     const char *p;
     do {
         vm_reply *element = vm_CallReplyArrayElement(f->scan->list, f->scan->at);
@@ -323,9 +319,13 @@ EMQ_COLD static void note_fate(emq_frame *f, int fate) {
     w->at.ties++;
 }
 
-/* The step for the next entry. One of which nothing comes is not kept, so that a walk costs the memory of what it
+/* The step for the next entry, of which nothing is read yet. One of which nothing comes is not kept, so that a walk costs the memory of what it
  * changes or tells. */
 EMQ_COLD static emq_step *next_step(emq_frame *f, emq_step *s) {
+    f->req.step++;
+    f->req.tally = f->out.tally;
+    f->req.has_entry = f->req.looked = 0;
+    memset(f->req.row, 0, sizeof(f->req.row));
     if (!s->num_effects && !s->finding.what) {
         free_read(s);
         memset(s, 0, sizeof(*s));
@@ -362,12 +362,11 @@ static int decide(emq_frame *f, int verb) {
         if (f->walk) note_fate(f, f->out.fate);
         if (f->out.next == EMQ_FINISH) return 1;
         s = next_step(f, s);
-        f->req.step++;
-        f->req.tally = f->out.tally;
         f->scan ? read_scanned(f, s) : read_entry(f, s);
     }
 }
 
+/* Closes what is open still, and frees all. */
 static void free_frame(emq_frame *f) {
     for (emq_step *s = &f->first, *next; s; s = next) {
         next = s->next;
@@ -375,6 +374,7 @@ static void free_frame(emq_frame *f) {
         if (s->effects && s->effects != f->out.effects) vm_Free(s->effects);
         if (s != &f->first) vm_Free(s);
     }
+    for (uint32_t keys = f->open; keys; keys &= keys - 1) vm_CloseKey(f->key[__builtin_ctz(keys)]);
     for (uint32_t keys = f->owned; keys; keys &= keys - 1) vm_FreeString(NULL, f->name[__builtin_ctz(keys)]);
     if (f->count) vm_FreeString(NULL, f->count);
 }
@@ -478,7 +478,6 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
     if (decided && emq_claims_identity(&f)) {
         /* The claim is a command of its own, which may run code of other modules: no key stays open across it, and what
          * was read before it is read again after it. */
-        emq_close_keys(&f, EMQ_NO_KEY);
         free_frame(&f);
         refused = !emq_claim_identity(ctx);
         emq_identity_claims += !refused;
@@ -507,7 +506,6 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
         emq_reply(&f);
         count_call(&f, verb, f.out.result, 1);
     }
-    emq_close_keys(&f, EMQ_NO_KEY);
     free_frame(&f);
     if (scan.reply) vm_FreeCallReply(scan.reply);
     return VM_OK;
@@ -521,7 +519,6 @@ int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk) {
         emq_close_keys(&f, EMQ_NO_KEY);
         emq_announce(&f);
     }
-    emq_close_keys(&f, EMQ_NO_KEY);
     free_frame(&f);
     return ok;
 }

@@ -11,8 +11,8 @@
 
 #pragma GCC visibility push(hidden)
 
-/* What is seldom run stands apart, since a command's way through the processor's instruction cache is most of its cost:
- * not inlined, and away from what is run each time. */
+/* What is seldom run stands apart, not inlined and away from what is run each time: a command's way through the server is
+ * longer than the processor's instruction cache. */
 #define EMQ_COLD __attribute__((cold, noinline))
 
 /* ---- Data that crosses. The layouts and numbers are those of package commands; layout.go asserts it. ---- */
