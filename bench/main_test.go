@@ -26,22 +26,23 @@ func TestAllOrdersTakeTurns(t *testing.T) {
 // floor/steps.h reads what the plans name, in C: a plan that changes is changed there as well, and then here.
 func TestTheStepsReadWhatThePlansName(t *testing.T) {
 	type reads struct {
-		keys    []commands.Key
-		values  []commands.Field
-		counter commands.Key
+		keys   []commands.Key
+		values []commands.Field
+		probes []commands.Probe
 	}
-	const row, pending, active = commands.KeyRow, commands.KeyPending, commands.KeyActive
+	const pending, active = commands.KeyPending, commands.KeyActive
 	const state, attempts, group, parent = commands.FieldState, commands.FieldAttempts, commands.FieldGroup, commands.FieldParent
 	for verb, want := range map[commands.Verb]reads{
-		commands.Enqueue: {[]commands.Key{row, pending}, nil, commands.NoKey},
-		commands.Claim:   {[]commands.Key{pending, active}, []commands.Field{state, attempts, commands.FieldPayload}, commands.NoKey},
-		commands.Complete: {[]commands.Key{row, active, pending, commands.KeyCompleted},
-			[]commands.Field{state, attempts, group, parent}, commands.KeyCompleted},
-		commands.Fail: {[]commands.Key{row, active, pending, commands.KeySchedule, commands.KeyDead},
-			[]commands.Field{state, attempts, commands.FieldFailures, group, parent}, commands.KeyFailed},
+		commands.Enqueue: {keys: []commands.Key{pending}},
+		commands.Claim:   {keys: []commands.Key{pending, active}, values: []commands.Field{state, attempts, commands.FieldPayload}},
+		commands.Complete: {[]commands.Key{active, pending, commands.KeyCompleted}, []commands.Field{state, attempts, group, parent},
+			[]commands.Probe{{Key: commands.KeyCompleted, Field: commands.FieldCount}}},
+		commands.Fail: {[]commands.Key{active, pending, commands.KeySchedule, commands.KeyDead},
+			[]commands.Field{state, attempts, commands.FieldFailures, group, parent},
+			[]commands.Probe{{Key: commands.KeyFailed, Field: commands.FieldCount}}},
 	} {
 		c := &commands.Table[verb]
-		require.Equal(t, want, reads{c.Plan.Keys, c.Plan.Values, c.Plan.Counter}, c.Name)
+		require.Equal(t, want, reads{c.Plan.Keys, c.Plan.Values, c.Plan.Probes}, c.Name)
 	}
 }
 

@@ -64,10 +64,14 @@ built() {
 	[ -x "$1" ] && [ "$exported" = 'ValkeyModule_OnLoad ValkeyModule_OnUnload' ]
 }
 
+# fresh: the generated header is up to date.
+fresh() { go run -C commands ../tools/mirror "$tmp/mirror.h" && diff module/mirror.h "$tmp/mirror.h"; }
+
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
 check 'gofmt' silent gofmt -l .
+check 'module/mirror.h is what go generate makes' fresh
 for tags in '' emqdebug; do
 	with=${tags:+ -tags $tags}
 	check "vet$with" go vet -tags "$tags" ./...

@@ -19,13 +19,7 @@ import (
 // A job is where it should be if its id is in the one set that its state names. The audit goes through the four sets and
 // then through the rows, as far in each call as one of the server's own scans; what it decides on an entry, it decides on
 // what is there now. Rows of lanes (group) are their scripts' and are passed over.
-const (
-	auditCursor = 2
-	AuditCount  = 3 // the host hands it to the scan as it is
-	auditFix    = 4
-
-	tokenFix = "FIX"
-)
+const tokenFix = "FIX"
 
 // Scan is a part of the audit: the place in the server's scan of a set, or of the rows.
 type Scan struct {
@@ -121,129 +115,147 @@ type Finding struct {
 	Applied             bool
 }
 
-func decideAudit(r *Request, o *Outcome) {
-	scan, _ := parseScan(r.Args[auditCursor])
-	if sets := audited[:len(audited)-1]; !r.admitQueue(o, sets, answerAudited) || !r.typed(o, sets...) {
-		return
+// admitAudit makes the checks, and then has the scan made.
+func (v *Command) admitAudit(c *Call, o *Outcome) bool {
+	sets := audited[:len(audited)-1]
+	if !c.admit(o, answerNoFindings, sets...) || !c.typed(o, sets...) {
+		return false
 	}
-	switch {
-	case !r.Scanned:
-		o.Next, o.Scan = MakeScan, scan
-	case r.HasEntry:
-		o.Next = NextEntry
-		r.audit(o, scan.Key)
-	default:
-		o.Scan = scan.next(r.ScannedTo)
-		answerAudited(o)
+	if !c.Scanned {
+		o.Next, o.Scan = NextScan, v.part(c)
 	}
+	return c.Scanned
 }
 
-// answerAudited gives the next cursor and what was found.
-func answerAudited(o *Outcome) {
+// part is the part of the audit that the cursor names.
+func (v *Command) part(c *Call) Scan {
+	scan, _ := parseScan(v.arg(c, RoleCursor))
+	return scan
+}
+
+func (v *Command) decideAudit(c *Call, j *Job, o *Outcome) Next {
+	if at := v.part(c).Key; at == KeyRow {
+		v.auditRow(c, j, o)
+	} else {
+		v.auditEntry(c, j, o, at)
+	}
+	return NextMore
+}
+
+func (v *Command) finishAudit(c *Call, o *Outcome) {
+	o.Scan = v.part(c).next(c.ScannedTo)
+	answerFindings(o)
+}
+
+// answerFindings gives the next cursor and what was found.
+func answerFindings(o *Outcome) {
 	result := ResultClean
 	if o.Tally.Taken > 0 {
 		result = ResultFound
 	}
-	o.answer(result, ReplyAudit, 0)
+	o.answer(result, ReplyFindings, 0)
 }
 
-// audit looks at one entry of a set, or at one row.
-func (r *Request) audit(o *Outcome, at Key) {
-	if at == KeyRow {
-		r.auditRow(o)
-		return
-	}
+// answerNoFindings answers that the audit is at its end.
+func answerNoFindings(o *Outcome) {
+	o.Scan.Key = NoKey
+	answerFindings(o)
+}
+
+// auditEntry looks at one entry of a set.
+func (v *Command) auditEntry(c *Call, j *Job, o *Outcome, at Key) {
 	switch {
-	case r.Member&(1<<at) == 0: // it has gone since it was scanned
-	case !IsJob(r.Entry):
-		r.dropEntry(o, WordNoJob, at)
-	case r.Types[KeyRow] == None:
-		r.dropEntry(o, WordNoRow, at)
-	case r.Types[KeyRow] != Hash:
-		r.dropEntry(o, WordNoHash, at)
-	case !r.has(FieldGroup):
-		r.putRight(o, at)
+	case !j.in(at): // it has gone since it was scanned
+	case !IsJob(j.ID):
+		v.dropEntry(c, o, WordNoJob, at)
+	case j.Type == None:
+		v.dropEntry(c, o, WordNoRow, at)
+	case j.Type != Hash:
+		v.dropEntry(c, o, WordNoHash, at)
+	case !j.has(FieldGroup):
+		v.repair(c, j, o, at)
 	}
 }
 
 // auditRow looks at a row that no set holds; the others are looked at in their sets. A key under a row's name with a
 // further colon may be no row: other speakers' scripts keep some there.
-func (r *Request) auditRow(o *Outcome) {
-	colon := strings.IndexByte(r.Entry, ':') >= 0
+func (v *Command) auditRow(c *Call, j *Job, o *Outcome) {
+	colon := strings.IndexByte(j.ID, ':') >= 0
 	switch {
-	case r.Member != 0 || r.Types[KeyRow] == None || r.has(FieldGroup):
-	case r.Types[KeyRow] != Hash:
-		if IsJob(r.Entry) && !colon {
-			r.find(o, Finding{What: WordNoHash, Where: WordRows, Remedy: WordLeave})
+	case j.Member != 0 || j.Type == None || j.has(FieldGroup):
+	case j.Type != Hash:
+		if IsJob(j.ID) && !colon {
+			v.find(c, o, Finding{What: WordNoHash, Where: WordRows, Remedy: WordLeave})
 		}
-	case colon && !r.has(FieldState):
-	case !IsJob(r.Entry):
-		r.find(o, Finding{What: WordNoJob, Where: WordRows, Remedy: WordLeave})
+	case colon && !j.has(FieldState):
+	case !IsJob(j.ID):
+		v.find(c, o, Finding{What: WordNoJob, Where: WordRows, Remedy: WordLeave})
 	default:
-		r.putRight(o, KeyRow)
+		v.repair(c, j, o, KeyRow)
 	}
 }
 
 // find notes a finding, and reports whether its remedy is to be applied.
-func (r *Request) find(o *Outcome, f Finding) bool {
-	f.Applied = r.Args[auditFix] == tokenFix && f.Remedy != WordLeave
-	o.Finding, o.Fate = f, Reported
+func (v *Command) find(c *Call, o *Outcome, f Finding) bool {
+	f.Applied = v.arg(c, RoleOption) == tokenFix && f.Remedy != WordLeave
+	m := o.mark()
+	m.Finding, m.Disposition = f, Reported
 	o.Tally.Taken++
 	if f.Applied {
-		o.Fate = Repaired
+		m.Disposition = Repaired
 		o.Tally.Moved++
 	}
 	return f.Applied
 }
 
-func (r *Request) dropEntry(o *Outcome, what Word, at Key) {
-	if r.find(o, Finding{what, AuditParts[at], WordDrop, false}) {
+func (v *Command) dropEntry(c *Call, o *Outcome, what Word, at Key) {
+	if v.find(c, o, Finding{what, AuditParts[at], WordDrop, false}) {
 		o.zrem(at, NoKey)
 	}
 }
 
-// putRight looks at a job that was met in a set, or in none (KeyRow), and has its id in the one set where it is to be
-// and its state say so.
-func (r *Request) putRight(o *Outcome, at Key) {
-	to, what := r.place(), WordState
-	switch named := r.home(NoKey); {
+// repair looks at a job that was met in a set, or in none (KeyRow), and has its id in the one set where it is to be and
+// its state say so.
+func (v *Command) repair(c *Call, j *Job, o *Outcome, at Key) {
+	to, what := j.place(), WordState
+	switch named := j.home(NoKey); {
 	case to == at && named == to:
 		return // the other sets that hold it, if any, are where that is found
-	case r.Member == 0:
+	case j.Member == 0:
 		what = WordNoSet
-	case !r.sound() && named != KeyDead || named == KeyActive && !r.claimed():
+	case !j.sound() && named != KeyDead || named == KeyActive && !j.claimed():
 		what = WordAttempts
-	case r.Member&(r.Member-1) != 0:
+	case j.Member&(j.Member-1) != 0:
 		what = WordTwoSets
 	}
 	if to == NoKey {
-		r.find(o, Finding{what, AuditParts[at], WordLeave, false})
+		v.find(c, o, Finding{what, AuditParts[at], WordLeave, false})
 		return
 	}
-	if !r.find(o, Finding{what, AuditParts[at], AuditParts[to], false}) {
+	if !v.find(c, o, Finding{what, AuditParts[at], AuditParts[to], false}) {
 		return
 	}
 	for _, set := range audited[:len(audited)-1] {
-		if set != to && r.Member&(1<<set) != 0 {
+		if set != to && j.in(set) {
 			o.zrem(set, NoKey)
 		}
 	}
-	if unsaid, lapsed := r.home(NoKey) != to, to == KeyActive && r.Member&(1<<to) == 0; unsaid || lapsed {
-		row := o.hset(KeyRow)
+	if unsaid, lapsed := j.home(NoKey) != to, to == KeyActive && !j.in(to); unsaid || lapsed {
+		row := o.hset()
 		if unsaid {
-			row.set(state(stateIn[to]))
+			row.set(FieldState, constant(stateIn[to]))
 		}
 		if lapsed { // the deadline is ours, not the holder's: it must not count as a lost lease
 			row.set(FieldLeaseEpoch, constant(ConstAudit))
 		}
-		if unsaid && !r.sound() {
+		if unsaid && !j.sound() {
 			row.set(FieldLastError, constant(ConstBadAttempts))
 		}
 	}
-	if r.Member&(1<<to) == 0 {
+	if !j.in(to) {
 		score := int64(0)
 		if to == KeyActive || to == KeySchedule {
-			score = r.Now
+			score = c.Now
 		}
 		o.zadd(to, score)
 	}
@@ -255,47 +267,46 @@ var stateIn = [NumKeys]Const{
 }
 
 // claimed tells that the job was claimed, so that there may be a holder.
-func (r *Request) claimed() bool {
-	token, ok := lease.Decimal(r.Row[FieldAttempts])
+func (j *Job) claimed() bool {
+	token, ok := lease.Decimal(j.field(FieldAttempts))
 	return ok && token > 0
 }
 
 // sound tells that the job can be claimed, or has a holder: the last token of all can't be counted up, and is one.
-func (r *Request) sound() bool {
-	attempts := r.Row[FieldAttempts]
+func (j *Job) sound() bool {
+	attempts := j.field(FieldAttempts)
 	_, ok := lease.NextToken(attempts)
-	return ok || lease.Held(r.Row[FieldState], attempts, attempts, r.has(FieldLeaseEpoch))
+	return ok || lease.Held(j.field(FieldState), attempts, attempts, j.has(FieldLeaseEpoch))
 }
 
 // place is the set in which a job is to be; NoKey where only others can know. Where set and state disagree it is the set
 // that counts, as it does for the verbs, but no holder loses its job by it (WIRE6 §4, the holder): an active job is put
 // into active as one whose lease of another server has lapsed, so that REAP takes it back, uncounted, while the holder may
 // still settle it.
-func (r *Request) place() Key {
-	in := func(set Key) bool { return r.Member&(1<<set) != 0 }
-	named, returned := r.home(NoKey), r.has(FieldLeaseEpoch)
+func (j *Job) place() Key {
+	named, returned := j.home(NoKey), j.has(FieldLeaseEpoch)
 	switch {
-	case !r.sound(): // as CLAIM does
+	case !j.sound(): // as CLAIM does
 		return KeyDead
-	case named == KeyActive && !r.claimed(): // nobody can hold it
+	case named == KeyActive && !j.claimed(): // nobody can hold it
 		return KeyPending
-	case r.Member == 0 && named == NoKey && r.Row[FieldState] != "":
+	case j.Member == 0 && named == NoKey && j.field(FieldState) != "":
 		return NoKey // a state of other speakers' scripts: the job may be waiting for something
-	case r.Member == 0 && named == NoKey:
+	case j.Member == 0 && named == NoKey:
 		return KeyPending
-	case r.Member == 0 || in(named):
+	case j.Member == 0 || j.in(named):
 		return named
-	case named == KeyActive && !(in(KeyPending) && returned):
+	case named == KeyActive && !(j.in(KeyPending) && returned):
 		return KeyActive
-	case named == KeyPending && returned && r.claimed():
+	case named == KeyPending && returned && j.claimed():
 		return KeyPending
-	case in(KeyPending):
+	case j.in(KeyPending):
 		return KeyPending
-	case in(KeyActive) && named == NoKey && r.claimed():
+	case j.in(KeyActive) && named == NoKey && j.claimed():
 		return KeyActive
-	case in(KeyActive): // as REAP does
+	case j.in(KeyActive): // as REAP does
 		return KeyPending
-	case in(KeySchedule):
+	case j.in(KeySchedule):
 		return KeySchedule
 	default:
 		return KeyDead

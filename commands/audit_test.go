@@ -14,12 +14,10 @@ import (
 )
 
 // looked is what the audit says of one entry, and what it does to it.
-func looked(r *Request) (finding string, effects []string) {
-	var o Outcome
-	o.Finding = Finding{99, 99, 99, true}
-	Decide(Audit, r, &o)
-	if o.TextLen > 0 {
-		return string(o.Text[:o.TextLen]), nil
+func looked(r *request) (finding string, effects []string) {
+	o := decideOne(Audit, r, true)
+	if o.Text != "" {
+		return o.Text, nil
 	}
 	for _, e := range o.Effects[:o.NumEffects] {
 		effects = append(effects, e.describe(r))
@@ -177,13 +175,12 @@ func TestAuditCursor(t *testing.T) {
 		{"rows:0", Scan{0, KeyRow}, 9, Scan{9, KeyRow}},
 		{"rows:9", Scan{9, KeyRow}, 0, Scan{0, NoKey}},
 	} {
-		var o Outcome
-		Decide(Audit, found{types: sets}.request(Audit, with(Audit, auditCursor, c.cursor)...), &o)
-		require.Zero(t, o.TextLen, c.cursor)
-		assert.Equal(t, MakeScan, o.Next, c.cursor)
+		o := decideOne(Audit, found{types: sets}.request(Audit, with(Audit, Table[Audit].At(RoleCursor), c.cursor)...), true)
+		require.Empty(t, o.Text, c.cursor)
+		assert.Equal(t, NextScan, o.Next, c.cursor)
 		assert.Equal(t, c.scan, o.Scan, c.cursor)
-		Decide(Audit, found{types: sets, scanned: true, scannedTo: c.to, noEntry: true}.request(Audit, with(Audit, auditCursor, c.cursor)...), &o)
-		assert.Equal(t, Finish, o.Next, c.cursor)
+		o = decideOne(Audit, found{types: sets, scanned: true, scannedTo: c.to, noEntry: true}.request(Audit, with(Audit, Table[Audit].At(RoleCursor), c.cursor)...), true)
+		assert.Equal(t, NextFinish, o.Next, c.cursor)
 		assert.Equal(t, c.next, o.Scan, c.cursor)
 		assert.Equal(t, ResultClean, o.Result)
 	}
@@ -191,12 +188,11 @@ func TestAuditCursor(t *testing.T) {
 		"", "1", "00", "0 ", "pending", "pending:", "pending:-1", "pending:+1", "pending:01", "pending:1 ", "pending:18446744073709551616",
 		"PENDING:0", "job:0", "metrics:0", ":0", "rows:0:0", "rows:x", "scheduled:0", "rows:1_0", "rows:0x1", "\x00",
 	} {
-		got, _ := looked(found{types: sets}.request(Audit, with(Audit, auditCursor, cursor)...))
+		got, _ := looked(found{types: sets}.request(Audit, with(Audit, Table[Audit].At(RoleCursor), cursor)...))
 		assert.Contains(t, got, "ERR cursor must be ", "%q", cursor)
 	}
-	var o Outcome
-	Decide(Audit, found{identity: "-"}.request(Audit, valid(Audit)...), &o)
-	assert.Equal(t, Reply{ReplyAudit, 0}, o.Reply)
+	o := decideOne(Audit, found{identity: "-"}.request(Audit, valid(Audit)...), true)
+	assert.Equal(t, Reply{ReplyFindings, 0}, o.Reply)
 	assert.Equal(t, Scan{0, NoKey}, o.Scan, "nothing is there: the audit is at its end")
 	for _, k := range []Key{KeyPending, KeyActive, KeySchedule, KeyDead} {
 		got, _ := looked(found{identity: "-", types: map[Key]Type{k: SortedSet}}.request(Audit, valid(Audit)...))
@@ -213,16 +209,16 @@ type jobAt struct {
 }
 
 // apply carries the effects of a decision out.
-func (j *jobAt) apply(r *Request, o *Outcome) {
+func (j *jobAt) apply(r *request, o *decision) {
 	for _, e := range o.Effects[:o.NumEffects] {
 		switch e.Op {
-		case OpZRem:
+		case OpZrem:
 			j.member &^= 1 << e.Key
-		case OpZAdd:
+		case OpZadd:
 			j.member |= 1 << e.Key
-		case OpHSet:
+		case OpHset:
 			for i, f := range e.Fields[:e.N] {
-				j.row[f] = ConstText[e.Values[i].N]
+				j.row[f] = ConstText[e.Values[i]]
 			}
 		}
 	}
@@ -239,7 +235,7 @@ func (j *jobAt) heldBy() bool {
 // a job is found if and only if it is not where it should be.
 func TestAuditPutsRight(t *testing.T) {
 	of := map[string]uint8{lease.Pending: 1 << KeyPending, lease.Active: 1 << KeyActive, lease.Scheduled: 1 << KeySchedule, lease.Dead: 1 << KeyDead}
-	ask := func(j *jobAt, part Key, fix bool) (*Request, *Outcome) {
+	ask := func(j *jobAt, part Key, fix bool) (*request, *decision) {
 		args := []string{"emq:{q}:", WordText[AuditParts[part]] + ":0", "10", "FIX"}
 		if !fix {
 			args = args[:3]
@@ -250,9 +246,8 @@ func TestAuditPutsRight(t *testing.T) {
 				f.member = append(f.member, k)
 			}
 		}
-		r, o := f.request(Audit, args...), new(Outcome)
-		Decide(Audit, r, o)
-		return r, o
+		r := f.request(Audit, args...)
+		return r, decideOne(Audit, r, true)
 	}
 	for _, state := range []string{"pending", "active", "scheduled", "dead", "", "lost", "-"} {
 		for _, attempts := range []string{"0", "1", "3", "9007199254740990", "9007199254740991", "x", "-"} {
@@ -296,21 +291,21 @@ func TestAuditPutsRight(t *testing.T) {
 }
 
 // queue makes up what a host read for a verb on a whole queue.
-func (d *dice) queue(verb Verb) *Request {
+func (d *dice) queue(verb Verb) *request {
 	args := callOn(verb, d.word("q", "a", "{", "\x00"), "")
 	if !d.often() {
 		args[d.below(len(args))] = d.word("", "2", "emq:{q}:pending", "emq:{q}", "FIX")
 	}
 	if verb == Audit {
-		args[auditCursor-1] = d.word("0", "pending:0", "active:3", "schedule:0", "dead:9", "rows:0", "rows:7", "rows:x", "dead")
-		args[AuditCount-1] = d.word("10", "1", "1000", "1001", "0")
-		args[auditFix-1] = d.word("FIX", "fix")
+		args[Table[Audit].At(RoleCursor)-1] = d.word("0", "pending:0", "active:3", "schedule:0", "dead:9", "rows:0", "rows:7", "rows:x", "dead")
+		args[Table[Audit].At(RoleCount)-1] = d.word("10", "1", "1000", "1001", "0")
+		args[Table[Audit].At(RoleOption)-1] = d.word("FIX", "fix")
 		if d.below(3) == 0 {
 			args = args[:3]
 		}
 	}
 	c := &Table[verb]
-	r := &Request{Now: now + int64(d.below(256)), Argc: int32(len(args)) + 1, Replica: !d.often(), Epoch: "run"}
+	r := &request{Now: now + int64(d.below(256)), Argc: int32(len(args)) + 1, Replica: !d.often(), Epoch: "run"}
 	r.Args[0] = c.Name
 	copy(r.Args[1:], args)
 	if r.Replica = r.Replica && !c.ReadOnly(); r.Replica || !wellNamed(verb, args) && d.often() {
@@ -324,17 +319,17 @@ func (d *dice) queue(verb Verb) *Request {
 		r.Types[k] = d.keyType(k)
 	}
 	if verb == Stats {
-		r.Figures = &Figures{}
+		r.HasFigures = true
 		for _, k := range c.Plan.Keys {
 			switch r.Types[k] {
 			case SortedSet:
 				r.Figures.Sizes[k], r.Figures.Next[k] = 1+int64(d.below(256)), float64(now+int64(d.below(256)))
 			case Hash:
-				r.Figures.Counts[k] = d.word("7", "", "x", "-9223372036854775808", "9223372036854775807")
+				r.count(k, d.word("7", "", "x", "-9223372036854775808", "9223372036854775807"))
 			}
 		}
-		if r.HasEntry = r.Types[KeyPending] == SortedSet; r.HasEntry {
-			r.Entry = d.word(mintedAt(now, 1), "JOB01")
+		if r.Types[KeyPending] == SortedSet {
+			r.Figures.Oldest = d.word(mintedAt(now, 1), "JOB01")
 		}
 		return r
 	}
@@ -373,27 +368,27 @@ func (d *dice) queue(verb Verb) *Request {
 }
 
 // checkAudit holds what must be true of every decision of the audit's.
-func checkAudit(t *testing.T, r *Request, o *Outcome) {
+func checkAudit(t *testing.T, r *request, o *decision) {
 	t.Helper()
 	bad := func(why string) { t.Helper(); t.Fatalf("%s %v: %s", o.describe(r), o.Finding, why) }
-	fix := r.Argc > auditFix
+	fix := r.Argc > int32(Table[Audit].At(RoleOption))
 	want := r.Tally
 	switch {
 	case r.IdentityType != String: // nothing is there
-		if o.Next != Finish || o.Scan.Key != NoKey || o.NumEffects != 0 {
+		if o.Next != NextFinish || o.Scan.Key != NoKey || o.NumEffects != 0 {
 			bad("more than an empty answer")
 		}
 	case !r.Scanned:
-		if o.Next != MakeScan || o.Scan.Key > KeyDead || o.NumEffects != 0 || o.Finding.What != NoWord {
+		if o.Next != NextScan || o.Scan.Key > KeyDead || o.NumEffects != 0 || o.Finding.What != NoWord {
 			bad("no scan")
 		}
 	case !r.HasEntry:
-		if o.Next != Finish || o.NumEffects != 0 || o.Finding.What != NoWord || (o.Result == ResultFound) != (r.Tally.Taken > 0) {
+		if o.Next != NextFinish || o.NumEffects != 0 || o.Finding.What != NoWord || (o.Result == ResultFound) != (r.Tally.Taken > 0) {
 			bad("no end")
 		}
 	default:
 		f := o.Finding
-		if o.Next != NextEntry || (f.What != NoWord) != (o.Fate != NoFate) || f.Applied != (o.Fate == Repaired) || f.Applied != (o.NumEffects > 0) {
+		if o.Next != NextMore || (f.What != NoWord) != (o.Disposition != NoDisposition) || f.Applied != (o.Disposition == Repaired) || f.Applied != (o.NumEffects > 0) {
 			bad("the finding and what is done about it differ")
 		}
 		if f.What != NoWord {
@@ -415,11 +410,11 @@ func checkAudit(t *testing.T, r *Request, o *Outcome) {
 	for i, e := range o.Effects[:o.NumEffects] {
 		on := uint8(1) << e.Key
 		switch {
-		case e.Op == OpZRem && r.Member&on != 0 && e.Else == NoKey:
-		case e.Op == OpZAdd && r.Member&on == 0 && i == int(o.NumEffects)-1 && IsJob(r.Entry):
-		case e.Op == OpHSet && e.Key == KeyRow && r.Types[KeyRow] == Hash && IsJob(r.Entry) && e.Fields[0] == FieldState:
-		case e.Op == OpHSet && e.Key == KeyRow && r.Types[KeyRow] == Hash && IsJob(r.Entry) && e.N == 1 &&
-			e.Fields[0] == FieldLeaseEpoch && e.Values[0] == constant(ConstAudit):
+		case e.Op == OpZrem && r.Member&on != 0 && e.OrElse == NoKey:
+		case e.Op == OpZadd && r.Member&on == 0 && i == int(o.NumEffects)-1 && IsJob(r.Entry):
+		case e.Op == OpHset && e.Key == KeyRow && r.Types[KeyRow] == Hash && IsJob(r.Entry) && e.Fields[0] == FieldState:
+		case e.Op == OpHset && e.Key == KeyRow && r.Types[KeyRow] == Hash && IsJob(r.Entry) && e.N == 1 &&
+			e.Fields[0] == FieldLeaseEpoch && e.value(0) == constant(ConstAudit):
 		default:
 			bad("effect " + e.describe(r))
 		}

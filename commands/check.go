@@ -7,49 +7,52 @@ import (
 
 // check makes the checks that are the same for every verb, steps 2 to 6 of WIRE6 §2, and reports whether the verb may
 // go on. Step 1, the arity, is the server's, from the same table.
-func (c *Command) check(r *Request, o *Outcome) bool {
-	if got := r.Args[1]; c.numkeys != "" && (len(got) != 1 || got[0] != c.numkeys[0]) {
-		o.refuseNumkeys(c, got)
-		return false
-	}
-	if c.id > 0 && !IsJob(r.Args[c.id]) {
-		o.refuse(RefusedKind, "EMQKIND job id must be JOB-namespaced")
-		return false
-	}
-	if arg, queue, ok := c.layout(r); !ok {
-		o.refuseKey(c, r, arg, queue)
-		return false
-	}
-	if c.word+c.option+c.cursor > 0 && !c.checkWords(r, o) {
-		return false
-	}
-	for _, i := range c.numbers {
-		a := &c.Args[i-1]
-		if n, ok := lease.Decimal(r.Args[i]); !ok || n < a.Range.min || n > a.Range.max {
-			o.refuseNumber(a, r.Args[i])
+func (v *Command) check(c *Call, o *Outcome) bool {
+	if v.numkeys != "" {
+		if got := c.Args[1]; len(got) != 1 || got[0] != v.numkeys[0] {
+			o.refuseNumkeys(v, got)
 			return false
 		}
 	}
-	if r.Replica && !c.ReadOnly() {
+	if id := v.at[RoleID]; id > 0 && !IsJob(c.Args[id]) {
+		o.refuse(RefusedKind, "EMQKIND job id must be JOB-namespaced")
+		return false
+	}
+	if arg, queue, ok := v.layout(c); !ok {
+		o.refuseKey(v, c, arg, queue)
+		return false
+	}
+	if v.worded && !v.checkWords(c, o) {
+		return false
+	}
+	for _, i := range v.numbers {
+		a := &v.Args[i-1]
+		if n, ok := lease.Decimal(c.Args[i]); !ok || n < a.Range.min || n > a.Range.max {
+			o.refuseNumber(a, c.Args[i])
+			return false
+		}
+	}
+	if c.Replica && !v.ReadOnly() {
 		o.refuseReplica()
 		return false
 	}
-	return r.read(c)
+	v.assertRead(c)
+	return true
 }
 
 // checkWords is the part of check for the few verbs that have a keyword, an option or a cursor.
-func (c *Command) checkWords(r *Request, o *Outcome) bool {
-	if c.word > 0 && !c.Args[c.word-1].knows(r.Args[c.word]) {
-		o.refuseWord(&c.Args[c.word-1], r.Args[c.word])
+func (v *Command) checkWords(c *Call, o *Outcome) bool {
+	if i := v.at[RoleWord]; i > 0 && !v.Args[i-1].knows(c.Args[i]) {
+		o.refuseWord(&v.Args[i-1], c.Args[i])
 		return false
 	}
-	if c.option > 0 && int(r.Argc) > c.option && r.Args[c.option] != c.Args[c.option-1].Words[0] {
-		o.refuseOption(&c.Args[c.option-1], r.Args[c.option])
+	if i := v.at[RoleOption]; i > 0 && len(c.Args) > i && c.Args[i] != v.Args[i-1].Words[0] {
+		o.refuseOption(&v.Args[i-1], c.Args[i])
 		return false
 	}
-	if c.cursor > 0 {
-		if _, ok := parseScan(r.Args[c.cursor]); !ok {
-			o.refuseCursor(&c.Args[c.cursor-1], r.Args[c.cursor])
+	if i := v.at[RoleCursor]; i > 0 {
+		if _, ok := parseScan(c.Args[i]); !ok {
+			o.refuseCursor(&v.Args[i-1], c.Args[i])
 			return false
 		}
 	}
@@ -58,52 +61,51 @@ func (c *Command) checkWords(r *Request, o *Outcome) bool {
 
 func (a *Arg) knows(word string) bool { return word == a.Words[0] || word == a.Words[1] }
 
-// number is an argument that check has found to be in its range.
-func number(r *Request, arg int) int64 {
-	n, _ := lease.Decimal(r.Args[arg])
-	return n
-}
-
 // admit makes step 7, the fence, for a verb that does not create rows: it goes on under our identity alone. On an
-// unclaimed store it refuses if the key that the verb is about is there, and otherwise gives the verb's empty answer.
-func (r *Request) admit(o *Outcome, key Key, empty func(*Outcome)) bool {
-	switch r.verdict() {
+// unclaimed store it refuses if one of the given keys is there, and otherwise gives the verb's empty answer.
+func (c *Call) admit(o *Outcome, empty func(*Outcome), keys ...Key) bool {
+	switch c.verdict() {
 	case fence.Ours:
 		return true
 	case fence.Foreign:
-		o.refuseForeign(r)
+		o.refuseForeign(c)
+		return false
+	}
+	for _, k := range keys {
+		if c.Types[k] != None {
+			o.refuseUnclaimed("the queue's " + keySuffix[k])
+			return false
+		}
+	}
+	empty(o)
+	return false
+}
+
+// admitRow is admit for a verb about the one job that the caller names.
+func (c *Call) admitRow(o *Outcome, empty func(*Outcome)) bool {
+	switch c.verdict() {
+	case fence.Ours:
+		return true
+	case fence.Foreign:
+		o.refuseForeign(c)
 	default:
-		if r.Types[key] == None {
+		if c.Jobs[0].Type == None {
 			empty(o)
-		} else if key == KeyRow {
-			o.refuseUnclaimed("the job's row")
 		} else {
-			o.refuseUnclaimed("the queue's " + keySuffix[key])
+			o.refuseUnclaimed("the job's row")
 		}
 	}
 	return false
 }
 
-// admitQueue is admit for a verb that is about several of the queue's keys.
-func (r *Request) admitQueue(o *Outcome, keys []Key, empty func(*Outcome)) bool {
-	key := keys[0]
-	for _, k := range keys {
-		if r.Types[k] != None {
-			key = k
-			break
-		}
-	}
-	return r.admit(o, key, empty)
+func (c *Call) verdict() fence.Verdict {
+	return fence.Judge(c.IdentityType != None, c.IdentityType == String, c.Identity)
 }
 
-func (r *Request) verdict() fence.Verdict {
-	return fence.Judge(r.IdentityType != None, r.IdentityType == String, r.Identity)
-}
-
-// typed makes step 8 for some keys: each is absent or of its own type.
-func (r *Request) typed(o *Outcome, keys ...Key) bool {
-	for _, k := range keys {
-		if !r.fits(k) {
+// typed makes step 8 for some sets: each is absent or a sorted set.
+func (c *Call) typed(o *Outcome, sets ...Key) bool {
+	for _, k := range sets {
+		if !c.fits(k) {
 			o.refuseType()
 			return false
 		}
@@ -111,50 +113,78 @@ func (r *Request) typed(o *Outcome, keys ...Key) bool {
 	return true
 }
 
-// fits tells that a row or a set is absent or of its own type.
-func (r *Request) fits(k Key) bool {
-	want := SortedSet
-	if k == KeyRow {
-		want = Hash
+// typedRow makes step 8 for the row of the one job that the caller names.
+func (c *Call) typedRow(o *Outcome) bool {
+	if t := c.Jobs[0].Type; t == None || t == Hash {
+		return true
 	}
-	t := r.Types[k]
-	return t == None || t == want
+	o.refuseType()
+	return false
 }
 
-// held makes the holder's check of WIRE6 §4 for a row that is there; verb is the word of the scripts' own text. The epoch
-// matters only for a job that went back to pending, so it is looked at only then.
-func (r *Request) held(o *Outcome, token int, verb string) bool {
-	if r.Present&(1<<FieldGroup|1<<FieldParent) != 0 {
+// fits tells that a set is absent or of its own type.
+func (c *Call) fits(set Key) bool {
+	t := c.Types[set]
+	return t == None || t == SortedSet
+}
+
+// holding is what a presented token is worth.
+type holding uint8
+
+const (
+	holds holding = iota
+	// unseen: the epoch must be looked at first. It matters only for a job that went back to pending.
+	unseen
+	// stale: the token is not the holder's.
+	stale
+	// scripted: the row is a lane's or a flow's, and its scripts settle it.
+	scripted
+)
+
+// judge makes the holder's check of WIRE6 §4 for a row that is there.
+func (j *Job) judge(token string) holding {
+	switch state := j.field(FieldState); {
+	case j.Present&(1<<FieldGroup|1<<FieldParent) != 0:
+		return scripted
+	case state == lease.Pending && !j.Looked:
+		return unseen
+	case !lease.Held(state, j.field(FieldAttempts), token, j.has(FieldLeaseEpoch)):
+		return stale
+	}
+	return holds
+}
+
+// settles reports whether the caller of a verb about one job holds it. If not, it refuses, or asks for a look; verb is
+// the word of the scripts' own text.
+func (j *Job) settles(o *Outcome, token, verb string) (ok bool, next Next) {
+	switch j.judge(token) {
+	case unseen:
+		return false, NextLook
+	case stale:
+		o.refuseToken(verb)
+	case scripted:
 		f := FieldGroup
-		if !r.has(f) {
+		if !j.has(f) {
 			f = FieldParent
 		}
 		o.refuseScript(f)
-		return false
+	default:
+		return true, NextFinish
 	}
-	if r.Row[FieldState] == lease.Pending && !r.Looked {
-		o.Next = Look
-		return false
-	}
-	if !lease.Held(r.Row[FieldState], r.Row[FieldAttempts], r.Args[token], r.has(FieldLeaseEpoch)) {
-		o.refuseToken(verb)
-		return false
-	}
-	return true
+	return false, NextFinish
 }
 
-// read asserts that the host has read what the plan names. It reads nothing on a replica, and nothing where the names
-// can't be those of one queue; whoever comes here was refused by neither, so the host and this package disagree.
-func (r *Request) read(c *Command) bool {
-	if r.IdentityType == Unread || c.Plan.Figures && r.Figures == nil {
-		c.unread()
+// assertRead panics if the host has not read what the plan names. It reads nothing on a replica, and nothing where the
+// names can't be those of one queue; whoever comes here was refused by neither, so the host and this package disagree.
+func (v *Command) assertRead(c *Call) {
+	if c.IdentityType == Unread || v.Plan.Figures && c.Figures == nil || v.Plan.Jobs == NamedJob && c.Jobs[0].Type == Unread {
+		v.unread()
 	}
-	for _, k := range c.Plan.Keys {
-		if r.Types[k] == Unread {
-			c.unread()
+	for _, k := range v.Plan.Keys {
+		if c.Types[k] == Unread {
+			v.unread()
 		}
 	}
-	return true
 }
 
-func (c *Command) unread() { panic("commands: the plan of " + c.Name + " was not read") }
+func (v *Command) unread() { panic("commands: the plan of " + v.Name + " was not read") }

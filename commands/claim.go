@@ -13,71 +13,75 @@ import "emq/lease"
 //
 // Pending's first entry is taken. One that can't be handed out never blocks the queue: it is dropped and the next is
 // looked at, at most maxDropped in one call.
-const (
-	claimLease = 5
-	maxDropped = 100
-)
+const maxDropped = 100
 
-func decideClaim(r *Request, o *Outcome) {
-	if !r.admit(o, KeyPending, answerEmpty) || !r.typed(o, KeyPending, KeyActive) {
-		return
-	}
-	switch {
-	case !r.HasEntry:
-		answerEmpty(o)
-	case !r.isJob():
-		r.drop(o)
-	default:
-		r.grant(o)
-	}
+func (v *Command) admitClaim(c *Call, o *Outcome) bool {
+	return c.admit(o, answerEmpty, KeyPending) && c.typed(o, KeyPending, KeyActive)
 }
 
-// grant hands the entry's job out, unless its row says otherwise.
-func (r *Request) grant(o *Outcome) {
-	token, ok := lease.NextToken(r.Row[FieldAttempts])
-	if !r.Looked && (!ok || r.Row[FieldState] != lease.Pending) {
-		o.Next = Look
-		return
+func (v *Command) decideClaim(c *Call, j *Job, o *Outcome) Next {
+	switch c.grant(j, o, v.number(c, RoleLease)) {
+	case ResultClaimed:
+		return o.answer(ResultClaimed, ReplyJob, 0)
+	case NoResult:
+		return NextLook
 	}
-	if r.elsewhere(KeyPending) {
-		r.drop(o)
-		return
+	if c.Step+o.Done+1 < maxDropped {
+		return NextMore
+	}
+	answerEmpty(o)
+	return NextFinish
+}
+
+func answerEmpty(o *Outcome) { o.answer(ResultEmpty, ReplyEmpty, 0) }
+
+func (v *Command) finishClaim(_ *Call, o *Outcome) { answerEmpty(o) }
+
+// grant hands the entry's job out (ResultClaimed), unless its row says otherwise: then the entry is dropped
+// (ResultEmpty). NoResult asks for a look at the other sets first.
+func (c *Call) grant(j *Job, o *Outcome, leaseMillis int64) Result {
+	if !j.isJob() {
+		o.drop()
+		return ResultEmpty
+	}
+	token, ok := lease.NextToken(j.field(FieldAttempts))
+	if !j.Looked && (!ok || j.field(FieldState) != lease.Pending) {
+		return NoResult
+	}
+	if j.elsewhere(KeyPending) {
+		o.drop()
+		return ResultEmpty
 	}
 	if !ok {
-		r.bury(o)
-		return
+		c.bury(o)
+		return ResultEmpty
 	}
 	o.zrem(KeyPending, NoKey)
-	o.hset(KeyRow).
-		set(state(ConstActive)).
+	o.hset().
+		set(FieldState, constant(ConstActive)).
 		set(FieldAttempts, integer(token)).
 		set(FieldLeaseEpoch, epoch())
-	o.zadd(KeyActive, lease.Deadline(r.Now, number(r, claimLease)))
-	o.answer(ResultClaimed, ReplyJob, token)
+	o.zadd(KeyActive, lease.Deadline(c.Now, leaseMillis))
+	m := o.mark()
+	m.Result, m.Token = ResultClaimed, token
+	return ResultClaimed
 }
 
-// drop takes the entry out of pending and goes on to the next.
-func (r *Request) drop(o *Outcome) {
-	o.Fate = Dropped
+// drop takes the entry out of pending.
+func (o *Outcome) drop() {
+	o.mark().Disposition = Dropped
 	o.zrem(KeyPending, NoKey)
-	if r.Step+1 < maxDropped {
-		o.Next = NextEntry
-	} else {
-		answerEmpty(o)
-	}
 }
 
 // bury moves a bad row, whose token can't be counted up, to the dead letters, uncounted; where dead is no sorted set
 // the row's state alone says so.
-func (r *Request) bury(o *Outcome) {
-	r.drop(o)
-	o.Fate = Buried
-	o.hset(KeyRow).
-		set(state(ConstDead)).
+func (c *Call) bury(o *Outcome) {
+	o.drop()
+	o.mark().Disposition = Buried
+	o.hset().
+		set(FieldState, constant(ConstDead)).
 		set(FieldLastError, constant(ConstBadAttempts))
-	if r.fits(KeyDead) {
+	if c.fits(KeyDead) {
 		o.zadd(KeyDead, 0)
 	}
 }
-
-func answerEmpty(o *Outcome) { o.answer(ResultEmpty, ReplyEmpty, 0) }

@@ -1,17 +1,23 @@
 // Package commands answers one question: given what a store holds, what does a verb do to it?
 //
-// A verb is decided here and carried out elsewhere. The host reads what the verb's Plan names into a Request, calls
-// Decide once, and then either refuses with the Outcome's text or applies the Outcome's effects and replies. Both are
-// plain data. Nothing in this package reads a clock, logs, allocates or touches a store, so every decision can be
-// tested and fuzzed without a server.
+// A verb is decided here and executed elsewhere. The host reads what the verb's Plan names into a Call and the jobs that
+// the verb is about into its slots, Jobs, up to Window of them at a time. Decide judges one job after the other and
+// appends what is to be done to the Outcome's log. When all jobs are decided, the host either replies with the refusal's
+// text or applies the log and replies. Nothing in this package reads a clock, logs, allocates or touches a store, so
+// every decision can be tested and fuzzed without a server.
 //
-// Request and Outcome have the memory layout of their C mirrors in module/emq.h, which is asserted when module/ is
-// compiled. That is how a command crosses from C to Go once and nothing is copied: strings in a Request view the
+// Call and Outcome are shared with C: module/mirror.h is generated from the types and constants of this package. So a
+// command crosses from C to Go once, however many jobs a window has, and nothing is copied. Strings in a Call view the
 // server's own bytes and are valid for the duration of Decide alone.
 package commands
 
-// MaxArgs is the largest number of arguments of any verb, its name included.
+//go:generate go run ../tools/mirror ../module/mirror.h
+
+// MaxArgs is the largest number of arguments of a verb that does not take a list, the verb's name included.
 const MaxArgs = 12
+
+// Window is the largest number of jobs that one Decide is shown.
+const Window = 32
 
 // Key names a key of one queue by its role; NumKeys is their number. The names' exact bytes are in keys.go.
 type Key uint8
@@ -47,6 +53,9 @@ const (
 	FieldParent
 	FieldCount
 	NumFields
+
+	// NoField stands where no field is meant.
+	NoField Field = 255
 )
 
 // FieldName holds the fields' exact bytes.
@@ -88,115 +97,164 @@ func (t Type) String() string {
 	return "unknown"
 }
 
-// Plan says what the host must read for a verb before it is decided. All of it is read without any effect on the store.
-type Plan struct {
-	// Keys are opened and their types told.
-	Keys []Key
-	// Values are the row's fields that are read.
-	Values []Field
-	// Late are further fields, of which only the presence matters. They are read when a decision asks for them with Look,
-	// and so is the counter if LateCounter is set: what is seldom needed costs nothing then.
-	Late        []Field
-	LateCounter bool
-	// Counter is the counter whose `count` is read, or NoKey.
-	Counter Key
-	// Source is the sorted set whose entries are walked from its lowest; each entry's row is then read and decided on
-	// by itself. NoKey where the row is named by the caller.
-	Source Key
-	// Due bounds the walk to the entries whose score is not after now.
-	Due bool
-	// Member is the set that is asked whether it holds the caller's id, or NoKey.
-	Member Key
-	// Figures tells that the sizes, the lowest scores and the counts of Keys are read, and the first pending entry.
-	Figures bool
-	// Scans tells that the entries are those that one of the server's own scans finds, when a decision has asked for it
-	// with MakeScan. Of each, its row and the sets that hold it are read.
-	Scans bool
+// Source says where a verb's jobs come from.
+type Source uint8
+
+const (
+	// NoJobs: the verb is about the queue as a whole.
+	NoJobs Source = iota
+	// NamedJob: the caller names one job, by its id.
+	NamedJob
+	// WalkedJobs are the entries of the plan's Walk, from the lowest.
+	WalkedJobs
+	// ScannedJobs are what one of the server's own scans finds, after a decision has asked for it with NextScan. The sets
+	// that hold each of them are read too.
+	ScannedJobs
+)
+
+// Probe is a single field of one of the queue's hashes, a counter for example.
+type Probe struct {
+	Key   Key
+	Field Field
 }
 
-// Request is what the host read for one decision. The C mirror is emq_request.
-type Request struct {
-	// Args are the arguments as sent, the verb's name first.
-	Args [MaxArgs]string
-	// Entry is the member of the plan's source under consideration, if HasEntry.
-	Entry string
+// Plan says what the host must read for a verb before it is decided. Reading it has no effect on the store.
+type Plan struct {
+	// Keys are opened, and their types are read.
+	Keys []Key
+	// Jobs says which jobs are read, and Walk is the sorted set of WalkedJobs, or NoKey.
+	Jobs Source
+	Walk Key
+	// Due ends the walk before the first entry whose score is after now.
+	Due bool
+	// Values are the fields that are read of each job's row.
+	Values []Field
+	// Late are further fields, of which only the presence matters. They are read when a decision asks for them with
+	// NextLook, and so are the probes if LateProbes is set: what is seldom needed then costs nothing.
+	Late       []Field
+	LateProbes bool
+	// Probes are read once a call.
+	Probes []Probe
+	// Member is the set that is asked whether it holds a named job, or NoKey.
+	Member Key
+	// Figures tells that the sizes and the lowest scores of Keys are read, and the first pending entry.
+	Figures bool
+}
+
+// Limits of a plan: the fields of a row that are read, and the probes.
+const (
+	MaxRead   = 5
+	MaxProbes = 2
+)
+
+// Job is one job of a call, as the host found it. The C mirror is emq_job.
+type Job struct {
+	// ID is the id that the caller names, or the entry that a walk or a scan met.
+	ID string
+	// Row holds the plan's fields. Only those whose bit in Present is set are valid: see field.
+	Row [NumFields]string
+	// Deadline is the score of the entry in the set that is walked.
+	Deadline float64
+	// Present is the set of fields that the row has, by their bits.
+	Present uint32
+	// Type is what the row's key holds.
+	Type Type
+	// Member is the set of keys, by their bits, that hold the job's id; only the plan's Member, or after a look all four.
+	Member uint8
+	// Looked tells that what NextLook asks for was read.
+	Looked bool
+}
+
+func (j *Job) has(f Field) bool { return j.Present&(1<<f) != 0 }
+
+// field is the value of a field of the row, or the empty string if there is none.
+func (j *Job) field(f Field) string {
+	if !j.has(f) {
+		return ""
+	}
+	return j.Row[f]
+}
+
+// in tells that a set was seen to hold the job.
+func (j *Job) in(set Key) bool { return j.Member&(1<<set) != 0 }
+
+// Call is what the host read for one command, or for one walk of the pump. The C mirror is emq_call.
+type Call struct {
+	// Args are the arguments as sent, the verb's name first. Those that no decision looks at are empty.
+	Args []string
+	// Jobs are the slots under decision, Window at most.
+	Jobs []Job
 	// Identity is the value of fence.Key, if that is a string.
 	Identity string
 	// Epoch is the run_id of this server.
 	Epoch string
-	// Row holds the values of the plan's fields; a field is present if its bit in Present is set.
-	Row [NumFields]string
-	// Count is the plan's counter, if HasCount.
-	Count string
+	// Probes are the values of the plan's probes; one is there if its bit in Probed is set.
+	Probes [MaxProbes]string
+	// Figures is what the plan's Figures asks for.
+	Figures *Figures
 	// Now is the server's clock in Unix ms, one value for a whole execution unit.
 	Now int64
-	// Deadline is the score of Entry in the source.
-	Deadline float64
 	// ServedSince is the instant, in Unix ms, up to which a lease that ended does not count against its job, since the
 	// server did not serve its holder. 0 in a command: only the pump knows.
 	ServedSince int64
-	// Figures is what the plan's Figures asks for.
-	Figures *Figures
 	// ScannedTo is the server's cursor after the scan, if Scanned.
 	ScannedTo uint64
-	// Step counts the entries of the source that this call has already decided on.
+	// Step is the number of jobs of this call that were decided before Jobs[0].
 	Step int32
+	// First is the place of Jobs[0] in the outcome's Marks. It is less than Step where jobs were not worth keeping.
+	First int32
 	// Slice bounds the entries that the pump looks at in one call; 0 in a command.
 	Slice int32
-	// Tally is what this call has decided so far: that of the outcome before.
-	Tally Tally
-	// Argc is how many of Args were sent.
-	Argc int32
-	// Present is the set of fields that the row has, by their bits.
-	Present uint32
-	// Types tells what each key of the plan holds.
+	// Probed is the set of probes that are there, by their bits.
+	Probed uint32
+	// Types tells what each key of the plan holds, the rows' excepted.
 	Types [NumKeys]Type
 	// IdentityType tells what fence.Key holds.
 	IdentityType Type
 	// Replica tells that this server follows another.
 	Replica bool
-	// HasEntry is false when the source has no further entry.
-	HasEntry bool
-	// HasCount tells that the counter has a `count` field.
-	HasCount bool
-	// Looked tells that what Look asks for was read; see Outcome.Next.
-	Looked bool
-	// Member is the set of keys, by their bits, that hold Entry; or of the plan's Member alone, the id.
-	Member uint8
-	// Scanned tells that the scan was made: Entry is one that it found, if HasEntry.
+	// Ended tells that no job follows those of this window.
+	Ended bool
+	// Scanned tells that the scan was made.
 	Scanned bool
 }
 
-// Tally counts what one call has decided for the entries that it walked.
-type Tally struct {
-	// Taken were moved or dropped, Moved of them moved; Counted added 1 to the plan's counter.
-	Taken, Moved, Counted int32
+// probe is the value of a probe, and whether it is there.
+func (c *Call) probe(i int) (string, bool) {
+	if c.Probed&(1<<i) == 0 {
+		return "", false
+	}
+	return c.Probes[i], true
 }
 
-func (r *Request) has(f Field) bool { return r.Present&(1<<f) != 0 }
+// Tally counts what one call has decided for its jobs.
+type Tally struct {
+	// Taken were moved or dropped, Moved of them moved; Counted added 1 to a counter.
+	Taken, Moved, Counted int32
+}
 
 // Next tells the host how to go on after a decision.
 type Next uint8
 
 const (
-	// Finish: apply the effects of all decisions of this call and reply.
-	Finish Next = iota
-	// NextEntry: keep the effects, read the source's next entry and decide again.
-	NextEntry
-	// Look: read which of the queue's sets hold the entry, and the type of each, or, where the caller names the job, the
-	// plan's late part, and decide on the same job again.
-	Look
-	// MakeScan: have the server make the scan, read everything anew and decide again, then on each entry.
-	MakeScan
+	// NextFinish: apply the log and reply.
+	NextFinish Next = iota
+	// NextMore: read up to Want further jobs and decide on them.
+	NextMore
+	// NextLook: read, for the first job that is not decided, which sets of the queue hold it and the type of each; where
+	// the caller names the job, the plan's late part. Then decide on that job again.
+	NextLook
+	// NextScan: have the server make the scan, read everything anew and decide again, then on each entry that was found.
+	NextScan
 )
 
-// Fate is what a decision makes of an entry that was walked.
-type Fate uint8
+// Disposition is what a decision makes of an entry of a walk or a scan.
+type Disposition uint8
 
 const (
-	// NoFate: there was no entry, or the verb answers for it otherwise.
-	NoFate Fate = iota
-	// Dropped: the entry left the source, and its job, if there is one, is untouched.
+	// NoDisposition: the verb answers for the job otherwise.
+	NoDisposition Disposition = iota
+	// Dropped: the entry left the set, and its job, if there is one, is untouched.
 	Dropped
 	// Left: the entry stays, for the scripts that own its row.
 	Left
@@ -209,55 +267,93 @@ const (
 	// Reported: something is wrong with the entry, and stays so. Repaired: it was put right.
 	Reported
 	Repaired
-	NumFates
+	NumDispositions
 )
 
-// MaxEffects bounds the effects of one decision, MaxText the bytes of a refusal, the final NUL included.
+// Mark is what was decided for one job, beside the effects. The C mirror is emq_mark.
+type Mark struct {
+	// Token is the fencing token of a job that was granted.
+	Token       int64
+	Disposition Disposition
+	// Result is what the verb came to for this job, where it answers job by job.
+	Result  Result
+	Finding Finding
+}
+
+// MaxEffects bounds the effects on one job, MaxText the bytes of a refusal, the final NUL included.
 const (
 	MaxEffects = 6
 	MaxText    = 1024
 )
 
-// Outcome is one decision: a refusal, or effects and a reply. The C mirror is emq_outcome.
+// Outcome is what one call comes to: a refusal, or a log of effects and a reply. It is zero when a call begins and is
+// kept between the decisions of that call. The C mirror is emq_outcome.
 type Outcome struct {
-	Effects [MaxEffects]Effect
-	Reply   Reply
-	// NumEffects is how many of Effects are meant.
-	NumEffects int32
+	// Effects is the log. The host provides room for MaxEffects of every job in the window.
+	Effects []Effect
+	// Marks has one place for each job that was decided or is in the window.
+	Marks []Mark
+	// Reply is the answer, once the call is finished.
+	Reply Reply
+	// Scan is the scan to be made, or with ReplyFindings the one to come.
+	Scan Scan
+	// Tally is what this call has decided so far.
+	Tally Tally
+	// Done is the number of jobs of the last window that were decided.
+	Done int32
+	// Want is the number of further jobs that NextMore asks for, Window at most.
+	Want int32
 	// TextLen is the length of a refusal's text, 0 if the verb is not refused. A refusal has no effects.
 	TextLen int32
 	// Refusal is the catalogue entry of Text.
 	Refusal Refusal
 	// Next tells how to go on.
 	Next Next
-	// Fate is what becomes of the entry.
-	Fate Fate
 	// Result is what the call came to, once it is finished.
 	Result Result
-	// Finding is what AUDIT found.
-	Finding Finding
-	// Tally is what this call has decided, this decision included.
-	Tally Tally
-	// Scan is the scan to be made, or with ReplyAudit the one to come.
-	Scan Scan
+	// Admitted tells that the checks of the call as a whole have passed. They are made once a call.
+	Admitted bool
+	// ClaimIdentity tells that the store is to be claimed first: SET fence.Key fence.Identity NX with the caller's own
+	// rights. It is the only write that can fail: if it does, nothing was written; if not, the host reads and decides
+	// anew, in the same atomic step, on a store that is now ours.
+	ClaimIdentity bool
+	// job is the place in Marks of the job under decision.
+	job int32
 	// Numbers are those of ReplyNumbers.
 	Numbers [MaxNumbers]int64
 	// Text is the error reply, NUL-terminated, free of control bytes.
 	Text [MaxText]byte
 }
 
-// Reset makes the outcome that of a verb which changes nothing and does not answer yet.
-func (o *Outcome) Reset() {
-	o.NumEffects, o.TextLen, o.Refusal, o.Next = 0, 0, NotRefused, Finish
-	o.Fate, o.Result, o.Finding, o.Scan, o.Reply = NoFate, NoResult, Finding{}, Scan{Key: NoKey}, Reply{}
-}
+// mark is the mark of the job under decision.
+func (o *Outcome) mark() *Mark { return &o.Marks[o.job] }
 
-// Decide decides one verb on what was read for it, following the order of WIRE6 §2, and writes the outcome.
-func Decide(verb Verb, r *Request, o *Outcome) {
-	o.Reset()
-	o.Tally = r.Tally
-	c := &Table[verb]
-	if c.check(r, o) {
-		c.decide(r, o)
+// Decide decides a verb on what was read for it, following the order of WIRE6 §2: first, once a call, what concerns the
+// call as a whole, then job by job.
+func Decide(verb Verb, c *Call, o *Outcome) {
+	v := &Table[verb]
+	o.Next, o.Done = NextFinish, 0
+	if !o.Admitted {
+		if !v.check(c, o) || !v.admit(v, c, o) {
+			return
+		}
+		o.Admitted = true
 	}
+	for ; int(o.Done) < len(c.Jobs); o.Done++ {
+		o.job = c.First + o.Done
+		*o.mark() = Mark{}
+		switch o.Next = v.decide(v, c, &c.Jobs[o.Done], o); o.Next {
+		case NextLook:
+			return
+		case NextFinish:
+			o.Done++
+			return
+		}
+	}
+	if !c.Ended {
+		o.Next, o.Want = NextMore, v.want(v, c, o)
+		return
+	}
+	o.Next = NextFinish
+	v.finish(v, c, o)
 }

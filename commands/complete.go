@@ -7,23 +7,23 @@ package commands
 //	Effects  ZREM active id, or else pending · DEL row · HINCRBY metrics:completed count 1
 //	Refuses  ERR, EMQKIND, EMQKEY, READONLY, EMQFENCE, WRONGTYPE, EMQSCRIPT, EMQSTALE
 //	See      WIRE6 §4
-const completeToken = 5
 
-func decideComplete(r *Request, o *Outcome) {
-	if !r.admit(o, KeyRow, answerNoRow) || !r.typed(o, KeyRow, KeyActive, KeyPending) {
-		return
-	}
-	if r.Types[KeyRow] == None {
+func (v *Command) admitComplete(c *Call, o *Outcome) bool {
+	return c.admitRow(o, answerNoRow) && c.typedRow(o) && c.typed(o, KeyActive, KeyPending)
+}
+
+func (v *Command) decideComplete(c *Call, j *Job, o *Outcome) Next {
+	if j.Type == None {
 		answerNoRow(o)
-		return
+		return NextFinish
 	}
-	if !r.held(o, completeToken, "complete") {
-		return
+	if ok, next := j.settles(o, v.arg(c, RoleToken), "complete"); !ok {
+		return next
 	}
 	o.zrem(KeyActive, KeyPending)
-	o.del(KeyRow)
-	o.count(r, KeyCompleted)
-	o.answer(ResultCompleted, ReplyInteger, 1)
+	o.del()
+	o.count(c, KeyCompleted)
+	return o.answer(ResultCompleted, ReplyInteger, 1)
 }
 
 func answerNoRow(o *Outcome) { o.answer(ResultGone, ReplyInteger, 0) }

@@ -7,29 +7,26 @@ import "math"
 type Op uint8
 
 const (
-	// OpSet claims the store's identity: SET fence.Key fence.Identity NX with the caller's own rights. It is the only
-	// effect that can fail, so it comes first: if it does, nothing was written; if not, the host reads and decides anew,
-	// in the same atomic step, on a store that is now ours.
-	OpSet Op = iota
-	// OpHSet writes N fields of Key.
-	OpHSet
-	// OpHDel removes those of N fields that Key has. Key must be there.
-	OpHDel
-	// OpZAdd adds the job's id to Key at Score.
-	OpZAdd
-	// OpZRem removes the job's id from Key, or from Else if Key does not hold it.
-	OpZRem
+	// OpHset writes N fields of Key.
+	OpHset Op = iota
+	// OpHdel removes those of N fields that Key has. Key must be there.
+	OpHdel
+	// OpZadd adds the job's id to Key at Score.
+	OpZadd
+	// OpZrem removes the job's id from Key, or from OrElse if Key does not hold it.
+	OpZrem
 	// OpDel removes Key.
 	OpDel
-	// OpHIncrBy adds 1 to a counter's `count`; Values[0] is the sum.
-	OpHIncrBy
+	// OpHincrby adds 1 to a counter's `count`; Values[0] is the sum.
+	OpHincrby
+	NumOps
 )
 
 // MaxFields bounds the fields of one HSET or HDEL.
 const MaxFields = 4
 
 // ValueKind tells where the bytes of a value are.
-type ValueKind int64
+type ValueKind uint8
 
 const (
 	// ValueConst: the constant number N of ConstText.
@@ -78,62 +75,68 @@ var ConstText = [NumConsts]string{
 	ConstAudit:       "audit",
 }
 
-// Effect is one write, as data. The id of a ZADD or ZREM is that of the job decided on: the id argument, or the entry.
-// The C mirror is emq_effect.
+// Effect is one write, as data. The C mirror is emq_effect.
 type Effect struct {
-	Values [MaxFields]Value
+	Values [MaxFields]int64
 	// Score is a time in Unix ms, or 0; always exact as a double.
-	Score  int64
+	Score int64
+	// Job is the place in Marks of the job that the effect is about: the row is that job's, and so is the id of a ZADD or
+	// ZREM.
+	Job    int32
 	Fields [MaxFields]Field
+	Kinds  [MaxFields]ValueKind
 	Op     Op
 	Key    Key
-	Else   Key
-	N      uint8
-	_      [2]uint8 // the interpreter's own notes
+	OrElse Key
+	// N is the number of valid Fields.
+	N uint8
+	// Changed and Emptied are the host's own notes: the key that was changed, and whether it went away with that.
+	Changed Key
+	Emptied bool
 }
 
 func (o *Outcome) add(op Op, key Key) *Effect {
-	e := &o.Effects[o.NumEffects]
-	o.NumEffects++
-	e.Op, e.Key, e.Else, e.N = op, key, NoKey, 0
+	n := len(o.Effects)
+	o.Effects = o.Effects[:n+1]
+	e := &o.Effects[n]
+	e.Op, e.Key, e.OrElse, e.N, e.Job = op, key, NoKey, 0, o.job
 	return e
 }
 
 func (e *Effect) set(f Field, v Value) *Effect {
-	e.Fields[e.N], e.Values[e.N] = f, v
+	e.Fields[e.N], e.Kinds[e.N], e.Values[e.N] = f, v.Kind, v.N
 	e.N++
 	return e
 }
 
-func (o *Outcome) claimIdentity()            { o.add(OpSet, NoKey) }
-func (o *Outcome) hset(key Key) *Effect      { return o.add(OpHSet, key) }
-func (o *Outcome) zadd(key Key, score int64) { o.add(OpZAdd, key).Score = score }
-func (o *Outcome) zrem(key, or Key)          { o.add(OpZRem, key).Else = or }
-func (o *Outcome) del(key Key)               { o.add(OpDel, key) }
+func (o *Outcome) hset() *Effect             { return o.add(OpHset, KeyRow) }
+func (o *Outcome) zadd(key Key, score int64) { o.add(OpZadd, key).Score = score }
+func (o *Outcome) zrem(key, or Key)          { o.add(OpZrem, key).OrElse = or }
+func (o *Outcome) del()                      { o.add(OpDel, KeyRow) }
 
-// hdel removes those of the given fields that are there, if any.
-func (o *Outcome) hdel(key Key, fields ...Field) {
-	e := o.add(OpHDel, key)
+// hdel removes those of the given fields of the row that are there, if any.
+func (o *Outcome) hdel(fields ...Field) {
+	e := o.add(OpHdel, KeyRow)
 	for _, f := range fields {
 		e.set(f, Value{})
 	}
 }
 
-// count adds 1 to a counter where HINCRBY would; a counter that cannot be incremented is left alone (WIRE6 §4, the
-// holder): it must not keep a job from being settled.
-func (o *Outcome) count(r *Request, key Key) {
-	if t := r.Types[key]; t != None && t != Hash {
+// count adds 1 to a counter, which is the plan's first probe, where HINCRBY would. A counter that cannot be incremented
+// is left alone (WIRE6 §4, the holder): it must not keep a job from being settled.
+func (o *Outcome) count(c *Call, key Key) {
+	if t := c.Types[key]; t != None && t != Hash {
 		return
 	}
 	n := int64(0)
-	if r.HasCount {
+	if count, there := c.probe(0); there {
 		var ok bool
-		if n, ok = counter(r.Count); !ok || n >= math.MaxInt64-int64(o.Tally.Counted) {
+		if n, ok = counter(count); !ok || n >= math.MaxInt64-int64(o.Tally.Counted) {
 			return
 		}
 	}
 	o.Tally.Counted++
-	o.add(OpHIncrBy, key).set(FieldCount, integer(n+int64(o.Tally.Counted)))
+	o.add(OpHincrby, key).set(FieldCount, integer(n+int64(o.Tally.Counted)))
 }
 
 // counter reads a number as HINCRBY does, and reports whether 1 can be added to it.
@@ -160,11 +163,10 @@ func counter(s string) (int64, bool) {
 	return int64(n), n < 1<<63-1
 }
 
-func constant(c Const) Value       { return Value{ValueConst, int64(c)} }
-func argument(i int) Value         { return Value{ValueArg, int64(i)} }
-func integer(n int64) Value        { return Value{ValueInt, n} }
-func epoch() Value                 { return Value{ValueEpoch, 0} }
-func state(c Const) (Field, Value) { return FieldState, constant(c) }
+func constant(c Const) Value { return Value{ValueConst, int64(c)} }
+func argument(i int) Value   { return Value{ValueArg, int64(i)} }
+func integer(n int64) Value  { return Value{ValueInt, n} }
+func epoch() Value           { return Value{ValueEpoch, 0} }
 
 // ReplyKind is the shape of a reply.
 type ReplyKind int64
@@ -174,16 +176,16 @@ const (
 	ReplyInteger ReplyKind = iota
 	// ReplyConst: the constant N as a bulk string.
 	ReplyConst
-	// ReplyJob: [id, payload, N] of the entry decided on; payload is null if the row has none.
-	ReplyJob
 	// ReplyEmpty: an empty array.
 	ReplyEmpty
-	// ReplyReaped: [[ids returned], [ids buried]] of the entries that were walked.
-	ReplyReaped
+	// ReplyJob: [id, payload, token] of the job that was granted; payload is null if the row has none.
+	ReplyJob
+	// ReplyLists: [[ids returned or stalled], [ids buried]].
+	ReplyLists
 	// ReplyNumbers: a map of the verb's Fields to the first N of Numbers.
 	ReplyNumbers
-	// ReplyAudit: [the cursor for Scan, [the findings]].
-	ReplyAudit
+	// ReplyFindings: [the cursor for Scan, [the findings]].
+	ReplyFindings
 )
 
 // MaxNumbers bounds the numbers of one reply; NoNumber is null there.
@@ -198,6 +200,8 @@ type Reply struct {
 	N    int64
 }
 
-func (o *Outcome) answer(result Result, kind ReplyKind, n int64) {
+// answer finishes the call.
+func (o *Outcome) answer(result Result, kind ReplyKind, n int64) Next {
 	o.Result, o.Reply = result, Reply{kind, n}
+	return NextFinish
 }

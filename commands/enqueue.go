@@ -9,36 +9,49 @@ import "emq/fence"
 //	Effects  [SET {emq}:version, on an unclaimed store] · HSET row state attempts payload · ZADD pending 0 id
 //	Refuses  ERR, EMQKIND, EMQKEY, READONLY, EMQFENCE, WRONGTYPE; the server adds OOM
 //	See      WIRE6 §3, §4
-const enqueuePayload = 5
 
-func decideEnqueue(r *Request, o *Outcome) {
-	if r.create(o, KeyPending, ConstPending, enqueuePayload, ResultEnqueued) {
-		o.zadd(KeyPending, 0)
-	}
+func (v *Command) admitEnqueue(c *Call, o *Outcome) bool {
+	return c.admitNew(o, KeyPending) && c.typedRow(o)
 }
 
-// create decides the birth of a job but for its entry in a set, and reports whether there is to be one. Only here a
-// store is claimed.
-func (r *Request) create(o *Outcome, set Key, born Const, payload int, created Result) bool {
-	verdict := r.verdict()
-	if verdict == fence.Foreign {
-		o.refuseForeign(r)
+func (v *Command) decideEnqueue(c *Call, j *Job, o *Outcome) Next {
+	result := c.create(j, o, ConstPending, v.at[RolePayload], ResultEnqueued)
+	if result == ResultEnqueued {
+		o.zadd(KeyPending, 0)
+	}
+	return o.created(result)
+}
+
+// admitNew makes the checks of a call that creates jobs in a set. Such a call may find the store unclaimed.
+func (c *Call) admitNew(o *Outcome, set Key) bool {
+	if c.verdict() == fence.Foreign {
+		o.refuseForeign(c)
 		return false
 	}
-	if !r.typed(o, KeyRow, set) {
-		return false
+	return c.typed(o, set)
+}
+
+// create writes the row of a new job, unless there is one. Its entry in a set is the verb's to add. Only here a store is
+// claimed.
+func (c *Call) create(j *Job, o *Outcome, state Const, payload int, created Result) Result {
+	if j.Type != None {
+		return ResultDuplicate
 	}
-	if r.Types[KeyRow] != None {
-		o.answer(ResultDuplicate, ReplyInteger, 0)
-		return false
+	if c.verdict() == fence.Absent {
+		o.ClaimIdentity = true
 	}
-	if verdict == fence.Absent {
-		o.claimIdentity()
-	}
-	o.hset(KeyRow).
-		set(state(born)).
+	o.hset().
+		set(FieldState, constant(state)).
 		set(FieldAttempts, constant(ConstZero)).
 		set(FieldPayload, argument(payload))
-	o.answer(created, ReplyInteger, 1)
-	return true
+	return created
+}
+
+// created answers for one job.
+func (o *Outcome) created(result Result) Next {
+	n := int64(1)
+	if result == ResultDuplicate {
+		n = 0
+	}
+	return o.answer(result, ReplyInteger, n)
 }

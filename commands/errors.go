@@ -76,9 +76,10 @@ var HostTexts = [NumHostTexts]string{
 // maxShown is how many of a foreign value's bytes a text shows, at most (WIRE6 §2).
 const maxShown = 64
 
-// refuse makes the outcome a refusal whose text is the parts in a row. A refusal has no effects.
+// refuse makes the outcome a refusal whose text is the parts in a row. A refusal has no effects: it cuts what was decided
+// for earlier jobs of the same call as well.
 func (o *Outcome) refuse(why Refusal, parts ...string) {
-	o.Refusal, o.Result, o.NumEffects, o.Next, o.TextLen = why, resultOf[why], 0, Finish, 0
+	o.Refusal, o.Result, o.Effects, o.Next, o.TextLen = why, resultOf[why], o.Effects[:0], NextFinish, 0
 	for _, p := range parts {
 		o.text(p)
 	}
@@ -122,13 +123,13 @@ func (o *Outcome) quote(s string) {
 	o.text(`"`)
 }
 
-func (o *Outcome) refuseNumkeys(c *Command, got string) {
-	o.refuse(RefusedNumkeys, "ERR numkeys must be ", c.Numkeys(), ", got ")
+func (o *Outcome) refuseNumkeys(v *Command, got string) {
+	o.refuse(RefusedNumkeys, "ERR numkeys must be ", v.Numkeys(), ", got ")
 	o.quote(got)
 }
 
-func (o *Outcome) refuseKey(c *Command, r *Request, arg int, queue string) {
-	a := &c.Args[arg]
+func (o *Outcome) refuseKey(v *Command, c *Call, arg int, queue string) {
+	a := &v.Args[arg]
 	o.refuse(RefusedKey, "EMQKEY ", a.Name, ` must be "`)
 	if queue == "" {
 		o.text(basePrefix + "q" + baseEnd)
@@ -140,7 +141,7 @@ func (o *Outcome) refuseKey(c *Command, r *Request, arg int, queue string) {
 		o.text(keySuffix[KeyRow])
 	case a.Role == RoleKey && a.Key == KeyRow:
 		o.text(keySuffix[KeyRow])
-		o.show(r.Args[c.id])
+		o.show(c.Args[v.at[RoleID]])
 	case a.Role == RoleKey:
 		o.text(keySuffix[a.Key])
 	}
@@ -149,7 +150,7 @@ func (o *Outcome) refuseKey(c *Command, r *Request, arg int, queue string) {
 		o.text(", with q not empty and without braces and NUL")
 	}
 	o.text(", got ")
-	o.quote(r.Args[arg+1])
+	o.quote(c.Args[arg+1])
 }
 
 func (o *Outcome) refuseNumber(a *Arg, got string) {
@@ -180,13 +181,13 @@ func (o *Outcome) refuseReplica() {
 }
 
 // refuseForeign refuses a store of another wire.
-func (o *Outcome) refuseForeign(r *Request) {
+func (o *Outcome) refuseForeign(c *Call) {
 	o.refuse(RefusedFence, "EMQFENCE "+fence.Key+" is ")
-	if r.IdentityType == String {
-		o.quote(r.Identity)
+	if c.IdentityType == String {
+		o.quote(c.Identity)
 	} else {
 		o.text("a ")
-		o.text(r.IdentityType.String())
+		o.text(c.IdentityType.String())
 	}
 	o.text(`, this executor speaks "` + fence.Identity + `"`)
 }

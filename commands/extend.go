@@ -11,29 +11,26 @@ import "emq/lease"
 //	See      WIRE6 §6
 //
 // A lease that lapsed and was returned can't be extended, though its holder may still settle the job.
-const (
-	extendToken = 5
-	extendLease = 6
-)
 
-func decideExtend(r *Request, o *Outcome) {
-	if !r.admit(o, KeyRow, answerGone) || !r.typed(o, KeyRow, KeyActive) {
-		return
-	}
-	if r.Types[KeyRow] == None {
+func (v *Command) admitExtend(c *Call, o *Outcome) bool {
+	return c.admitRow(o, answerGone) && c.typedRow(o) && c.typed(o, KeyActive)
+}
+
+func (v *Command) decideExtend(c *Call, j *Job, o *Outcome) Next {
+	if j.Type == None {
 		answerGone(o)
-		return
+		return NextFinish
 	}
-	if !r.held(o, extendToken, "extend") {
-		return
+	if ok, next := j.settles(o, v.arg(c, RoleToken), "extend"); !ok {
+		return next
 	}
-	if r.Member&(1<<KeyActive) == 0 {
+	if !j.in(KeyActive) {
 		o.refuseToken("extend")
-		return
+		return NextFinish
 	}
-	o.hset(KeyRow).set(FieldLeaseEpoch, epoch())
-	o.zadd(KeyActive, lease.Deadline(r.Now, number(r, extendLease)))
-	o.answer(ResultExtended, ReplyInteger, 1)
+	o.hset().set(FieldLeaseEpoch, epoch())
+	o.zadd(KeyActive, lease.Deadline(c.Now, v.number(c, RoleLease)))
+	return o.answer(ResultExtended, ReplyInteger, 1)
 }
 
 func answerGone(o *Outcome) { o.answer(ResultGone, ReplyInteger, -1) }

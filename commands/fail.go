@@ -13,46 +13,40 @@ import "emq/lease"
 //
 // The lease is given back, so the token is worth nothing from here on. Only failures count against max: claims that
 // ended in a lost lease do not.
-const (
-	failToken = 7
-	failDelay = 8
-	failMax   = 9
-	failError = 10
-)
 
-func decideFail(r *Request, o *Outcome) {
-	if !r.admit(o, KeyRow, (*Outcome).refuseGone) ||
-		!r.typed(o, KeyRow, KeyActive, KeyPending, KeySchedule, KeyDead) {
-		return
-	}
-	if r.Types[KeyRow] == None {
+func (v *Command) admitFail(c *Call, o *Outcome) bool {
+	return c.admitRow(o, (*Outcome).refuseGone) && c.typedRow(o) &&
+		c.typed(o, KeyActive, KeyPending, KeySchedule, KeyDead)
+}
+
+func (v *Command) decideFail(c *Call, j *Job, o *Outcome) Next {
+	if j.Type == None {
 		o.refuseGone()
-		return
+		return NextFinish
 	}
-	if !r.held(o, failToken, "retry") {
-		return
+	if ok, next := j.settles(o, v.arg(c, RoleToken), "retry"); !ok {
+		return next
 	}
-	failures := lease.Count(r.Row[FieldFailures]) + 1
-	to := ConstScheduled
-	if failures >= number(r, failMax) {
-		if to = ConstDead; !r.Looked {
-			o.Next = Look // at the counter
-			return
-		}
+	failures := lease.Count(j.field(FieldFailures)) + 1
+	dead := failures >= v.number(c, RoleMax)
+	if dead && !j.Looked {
+		return NextLook // at the counter
+	}
+	to, result := ConstScheduled, ResultScheduled
+	if dead {
+		to, result = ConstDead, ResultDead
 	}
 	o.zrem(KeyActive, KeyPending)
-	o.hset(KeyRow).
-		set(state(to)).
+	o.hset().
+		set(FieldState, constant(to)).
 		set(FieldFailures, integer(failures)).
-		set(FieldLastError, argument(failError))
-	o.hdel(KeyRow, FieldLeaseEpoch, FieldStalled)
-	result := ResultScheduled
-	if to == ConstDead {
-		result = ResultDead
+		set(FieldLastError, argument(v.at[RoleError]))
+	o.hdel(FieldLeaseEpoch, FieldStalled)
+	if dead {
 		o.zadd(KeyDead, 0)
-		o.count(r, KeyFailed)
+		o.count(c, KeyFailed)
 	} else {
-		o.zadd(KeySchedule, lease.Deadline(r.Now, number(r, failDelay)))
+		o.zadd(KeySchedule, lease.Deadline(c.Now, v.number(c, RoleDelay)))
 	}
-	o.answer(result, ReplyConst, int64(to))
+	return o.answer(result, ReplyConst, int64(to))
 }

@@ -114,7 +114,7 @@ func FuzzLayout(f *testing.F) {
 		kind := walks(verb) || onQueue(verb) || strings.HasPrefix(idOf(verb, args), "JOB")
 		want := (onQueue(verb) || args[0] == callOn(verb, q, id)[0]) && kind && !wellNamed(verb, args)
 		if got := o.Refusal == RefusedKey; got != want {
-			t.Fatalf("%q: EMQKEY is %v, should be %v: %q", args, got, want, o.Text[:o.TextLen])
+			t.Fatalf("%q: EMQKEY is %v, should be %v: %q", args, got, want, o.Text)
 		}
 	})
 }
@@ -158,15 +158,15 @@ func FuzzNumbers(f *testing.F) {
 		expect("max", accepted(Fail, found{row: held(nil)}, with(Fail, 9, s)), within(natural, 1, 1<<31-1))
 		expect("token", accepted(Complete, found{row: held(row{FieldAttempts: s})}, with(Complete, 5, s)), within(natural, 1, 1<<53-1))
 		extended := found{row: held(nil), member: []Key{KeyActive}}
-		expect("lease_ms", accepted(Extend, extended, with(Extend, extendLease, s)), within(natural, 1, 1<<52-1))
+		expect("lease_ms", accepted(Extend, extended, with(Extend, Table[Extend].At(RoleLease), s)), within(natural, 1, 1<<52-1))
 		extended.row[FieldAttempts] = s
-		expect("token", accepted(Extend, extended, with(Extend, extendToken, s)), within(natural, 1, 1<<53-1))
-		expect("max_stalled", accepted(Reap, found{row: held(nil)}, with(Reap, reapMaxStalled, s)), within(natural, 0, 1<<31-1))
-		expect("limit", accepted(Reap, found{row: held(nil)}, with(Reap, reapLimit, s)), within(natural, 1, 10_000))
-		expect("limit", accepted(Promote, found{}, with(Promote, promoteLimit, s)), within(natural, 1, 10_000))
+		expect("token", accepted(Extend, extended, with(Extend, Table[Extend].At(RoleToken), s)), within(natural, 1, 1<<53-1))
+		expect("max_stalled", accepted(Reap, found{row: held(nil)}, with(Reap, Table[Reap].At(RoleMaxStalled), s)), within(natural, 0, 1<<31-1))
+		expect("limit", accepted(Reap, found{row: held(nil)}, with(Reap, Table[Reap].At(RoleLimit), s)), within(natural, 1, 10_000))
+		expect("limit", accepted(Promote, found{}, with(Promote, Table[Promote].At(RoleLimit), s)), within(natural, 1, 10_000))
 		for mode, from := range map[string]int64{scheduleIn: now, scheduleAt: 0} {
-			args := with(Schedule, scheduleMillis, s)
-			args[scheduleMode-1] = mode
+			args := with(Schedule, Table[Schedule].At(RoleDue), s)
+			args[Table[Schedule].At(RoleWord)-1] = mode
 			o := run(t, Schedule, found{}.request(Schedule, args...))
 			expect("ms", o.Refusal == NotRefused, within(natural, 0, 1<<52-1))
 			if o.Refusal == NotRefused && o.Effects[1].Score != from+n.Int64() {
@@ -178,8 +178,8 @@ func FuzzNumbers(f *testing.F) {
 		o := run(t, Claim, first.request(Claim, valid(Claim)...))
 		granted := o.Reply.Kind == ReplyJob
 		expect("attempts", granted, within(natural, 0, 1<<53-2))
-		if granted && o.Reply.N != n.Int64()+1 {
-			t.Fatalf("attempts %q: the token is %d", s, o.Reply.N)
+		if granted && o.Token != n.Int64()+1 {
+			t.Fatalf("attempts %q: the token is %d", s, o.Token)
 		}
 
 		o = run(t, Fail, found{row: held(row{FieldFailures: s}), looked: true}.request(Fail, valid(Fail)...))
@@ -192,7 +192,7 @@ func FuzzNumbers(f *testing.F) {
 		}
 
 		for _, limit := range []string{"0", "3"} {
-			o = run(t, Reap, found{row: held(row{FieldStalled: s})}.request(Reap, with(Reap, reapMaxStalled, limit)...))
+			o = run(t, Reap, found{row: held(row{FieldStalled: s})}.request(Reap, with(Reap, Table[Reap].At(RoleMaxStalled), limit)...))
 			stalled := int64(0)
 			if within(natural, 0, 1<<53-2) {
 				stalled = n.Int64()
@@ -200,13 +200,13 @@ func FuzzNumbers(f *testing.F) {
 			if got := written(t, o, FieldStalled); got != stalled+1 {
 				t.Fatalf("stalled %q: %d is written", s, got)
 			}
-			expect("stalled", o.Fate == Buried, limit == "3" && stalled >= 2)
+			expect("stalled", o.Disposition == Buried, limit == "3" && stalled >= 2)
 		}
 
 		r := found{row: held(nil)}.request(Complete, valid(Complete)...)
-		r.Types[KeyCompleted], r.Count, r.HasCount = Hash, s, true
+		r.count(KeyCompleted, s)
 		o = run(t, Complete, r)
-		counted := o.Effects[o.NumEffects-1].Op == OpHIncrBy
+		counted := o.Effects[o.NumEffects-1].Op == OpHincrby
 		expect("count", counted, within(whole, math.MinInt64, math.MaxInt64-1))
 		if counted && written(t, o, FieldCount) != n.Int64()+1 {
 			t.Fatalf("count %q: %d is written", s, written(t, o, FieldCount))
@@ -215,12 +215,12 @@ func FuzzNumbers(f *testing.F) {
 }
 
 // written is the number that an outcome writes to a field.
-func written(t *testing.T, o *Outcome, f Field) int64 {
+func written(t *testing.T, o *decision, f Field) int64 {
 	t.Helper()
 	for _, e := range o.Effects[:o.NumEffects] {
 		for i, field := range e.Fields[:e.N] {
-			if field == f && e.Op != OpHDel && e.Values[i].Kind == ValueInt {
-				return e.Values[i].N
+			if field == f && e.Op != OpHdel && e.Kinds[i] == ValueInt {
+				return e.Values[i]
 			}
 		}
 	}
@@ -284,7 +284,7 @@ func (d *dice) word(from ...string) string {
 
 // request makes up what a host read, within what a host can read: a row's fields where the row is a hash, an entry where
 // the source is a sorted set, and nothing at all where a check before the reads fails.
-func (d *dice) request(verb Verb) *Request {
+func (d *dice) request(verb Verb) *request {
 	if onQueue(verb) {
 		return d.queue(verb)
 	}
@@ -298,27 +298,28 @@ func (d *dice) request(verb Verb) *Request {
 		args[token-1] = d.word(numbers...)
 	}
 	if verb == Fail {
-		args[failMax-1] = d.word("5", "1", "2", "2147483647", "0")
-		args[failDelay-1] = d.word("1000", "0", "4503599627370495", "4503599627370496")
+		args[Table[Fail].At(RoleMax)-1] = d.word("5", "1", "2", "2147483647", "0")
+		args[Table[Fail].At(RoleDelay)-1] = d.word("1000", "0", "4503599627370495", "4503599627370496")
 	}
 	switch verb {
 	case Schedule:
-		args[scheduleMode-1] = d.word(scheduleIn, scheduleAt, "IN", "")
-		args[scheduleMillis-1] = d.word("1000", "0", "4503599627370495", "4503599627370496")
+		args[Table[Schedule].At(RoleWord)-1] = d.word(scheduleIn, scheduleAt, "IN", "")
+		args[Table[Schedule].At(RoleDue)-1] = d.word("1000", "0", "4503599627370495", "4503599627370496")
 	case Extend:
-		args[extendLease-1] = d.word("1000", "1", "0", "4503599627370495")
+		args[Table[Extend].At(RoleLease)-1] = d.word("1000", "1", "0", "4503599627370495")
 	case Promote:
-		args[promoteLimit-1] = d.word("100", "1", "2", "10000", "10001", "0")
+		args[Table[Promote].At(RoleLimit)-1] = d.word("100", "1", "2", "10000", "10001", "0")
 	case Reap:
-		args[reapLimit-1] = d.word("100", "1", "2", "10000", "10001", "0")
-		args[reapMaxStalled-1] = d.word("3", "1", "0", "2147483647", "2147483648")
+		args[Table[Reap].At(RoleLimit)-1] = d.word("100", "1", "2", "10000", "10001", "0")
+		args[Table[Reap].At(RoleMaxStalled)-1] = d.word("3", "1", "0", "2147483647", "2147483648")
 	}
-	r := &Request{Now: now + int64(d.below(256)), Step: int32(d.below(maxDropped)), Replica: !d.often(), Epoch: "run"}
+	r := &request{Now: now + int64(d.below(256)), Step: int32(d.below(maxDropped)), Replica: !d.often(), Epoch: "run"}
 	if verb == Promote || verb == Reap {
 		d.sweep(r, args[len(args)-1])
 	}
 	r.Args[0] = c.Name
 	copy(r.Args[1:], args)
+	r.Argc = int32(len(args)) + 1
 	if r.Replica || args[0] != c.Numkeys() || (!wellNamed(verb, args) && d.often()) {
 		return r // unread
 	}
@@ -327,10 +328,13 @@ func (d *dice) request(verb Verb) *Request {
 	if r.IdentityType == String {
 		r.Identity = d.word(fence.Identity, "echomq:4.0.0")
 	}
+	if c.Plan.Jobs == NamedJob {
+		r.Types[KeyRow] = d.keyType(KeyRow)
+	}
 	for _, k := range c.Plan.Keys {
 		r.Types[k] = d.keyType(k)
 	}
-	if source := c.Plan.Source; source != NoKey {
+	if source := c.Plan.Walk; source != NoKey {
 		r.HasEntry = r.Types[source] == SortedSet
 		if !r.HasEntry {
 			r.Step, r.Tally = 0, Tally{}
@@ -359,15 +363,15 @@ func (d *dice) request(verb Verb) *Request {
 			}
 		}
 	}
-	if c.Plan.Source == NoKey && d.below(2) == 1 {
+	if c.Plan.Walk == NoKey && d.below(2) == 1 {
 		r.Looked = true
 		for _, field := range c.Plan.Late {
 			if r.Types[KeyRow] == Hash && d.often() {
 				r.Present |= 1 << field
 			}
 		}
-		if k := c.Plan.Counter; c.Plan.LateCounter {
-			r.Types[k] = d.keyType(k)
+		if c.Plan.LateProbes {
+			r.Types[counterOf(verb)] = d.keyType(counterOf(verb))
 		}
 	}
 	if r.HasEntry && d.below(2) == 1 {
@@ -376,7 +380,7 @@ func (d *dice) request(verb Verb) *Request {
 			if r.Types[k] == Unread {
 				r.Types[k] = d.keyType(k)
 			}
-			if r.Types[k] == SortedSet && (k == c.Plan.Source || d.below(2) == 1) {
+			if r.Types[k] == SortedSet && (k == c.Plan.Walk || d.below(2) == 1) {
 				r.Member |= 1 << k
 			}
 		}
@@ -384,10 +388,10 @@ func (d *dice) request(verb Verb) *Request {
 	if k := c.Plan.Member; k != NoKey && r.Types[k] == SortedSet && d.often() {
 		r.Member |= 1 << k
 	}
-	if k := c.Plan.Counter; k != NoKey && r.Types[k] == Hash && d.often() {
-		r.HasCount, r.Count = true, d.word("7", "9223372036854775807", "-1", "x")
+	if k := counterOf(verb); k != NoKey && r.Types[k] == Hash && d.often() {
+		r.count(k, d.word("7", "9223372036854775807", "-1", "x"))
 		if verb == Reap && !d.often() {
-			r.Count = "9223372036854775806"
+			r.count(k, "9223372036854775806")
 		}
 	}
 	return r
@@ -395,7 +399,7 @@ func (d *dice) request(verb Verb) *Request {
 
 // sweep makes up where a walk stands: what it has met before, within what its limit lets it meet, and what only the pump
 // knows.
-func (d *dice) sweep(r *Request, limit string) {
+func (d *dice) sweep(r *request, limit string) {
 	r.Step = int32([]int{0, 1, 7, 9998, 9999}[d.below(5)])
 	if most, ok := lease.Decimal(limit); ok && most > 0 {
 		r.Tally.Taken = int32(d.below(int(min(int64(r.Step)+1, most, 100))))
@@ -410,7 +414,7 @@ func (d *dice) sweep(r *Request, limit string) {
 }
 
 // tokenOf tells where each verb that is the holder's has the token.
-var tokenOf = map[Verb]int{Complete: completeToken, Fail: failToken, Extend: extendToken}
+var tokenOf = map[Verb]int{Complete: Table[Complete].At(RoleToken), Fail: Table[Fail].At(RoleToken), Extend: Table[Extend].At(RoleToken)}
 
 func (d *dice) keyType(k Key) Type {
 	right := SortedSet
@@ -422,39 +426,29 @@ func (d *dice) keyType(k Key) Type {
 
 // run decides and holds what must be true of every decision: that it depends on the request alone; that a refusal is a
 // text of its class and no effect; that effects are few and well-formed; and where they take the job.
-func run(t *testing.T, verb Verb, r *Request) *Outcome {
+func run(t *testing.T, verb Verb, r *request) *decision {
 	t.Helper()
 	before := *r
-	clean, used := new(Outcome), new(Outcome)
-	Decide(verb, r, clean)
-	for i := range used.Effects {
-		used.Effects[i] = Effect{Op: 99, Key: 99, Else: 99, N: 99, Score: 99}
+	clean := decideOne(verb, r, false)
+	if used := decideOne(verb, r, true); *clean != *used {
+		t.Fatalf("what was in the outcome before matters:\n%s\n%s", clean.describe(r), used.describe(r))
 	}
-	for i := range used.Text {
-		used.Text[i] = 'x'
-	}
-	used.NumEffects, used.TextLen, used.Refusal, used.Next, used.Reply = 99, 99, 99, 99, Reply{99, 99}
-	used.Fate, used.Result, used.Tally, used.Finding, used.Scan = 99, 99, Tally{99, 99, 99}, Finding{99, 99, 99, true}, Scan{99, 99}
-	Decide(verb, r, used)
 	if *r != before {
 		t.Fatal("the request was changed")
 	}
-	if clean.meant() != used.meant() {
-		t.Fatalf("what was in the outcome before matters:\n%s\n%s", clean.describe(r), used.describe(r))
-	}
 	for i, a := range Table[verb].Args {
-		if a.Role == RoleBytes { // the host shows no decision these
+		if a.Role.IsOpaque() { // the host shows no decision these
 			r.Args[i+1] = ""
 		}
 	}
-	if Decide(verb, r, used); clean.meant() != used.meant() {
-		t.Fatalf("opaque bytes matter:\n%s\n%s", clean.describe(r), used.describe(r))
+	if blind := decideOne(verb, r, true); *clean != *blind {
+		t.Fatalf("opaque bytes matter:\n%s\n%s", clean.describe(r), blind.describe(r))
 	}
 	*r = before
 	checkResult(t, verb, r, clean)
 	checkOrder(t, r, clean)
-	if clean.Refusal != NotRefused || clean.TextLen != 0 {
-		checkRefusal(t, used)
+	if clean.Refusal != NotRefused || clean.Text != "" {
+		checkRefusal(t, clean)
 		return clean
 	}
 	switch verb {
@@ -465,6 +459,9 @@ func run(t *testing.T, verb Verb, r *Request) *Outcome {
 		checkAudit(t, r, clean)
 		return clean
 	}
+	if clean.ClaimIdentity && (verb != Enqueue && verb != Schedule || r.IdentityType != None || clean.NumEffects == 0) {
+		t.Fatalf("the identity is claimed where it may not be: %s", clean.describe(r))
+	}
 	checkNext(t, verb, r, clean)
 	checkFate(t, verb, r, clean)
 	for i := range clean.Effects[:clean.NumEffects] {
@@ -474,52 +471,33 @@ func run(t *testing.T, verb Verb, r *Request) *Outcome {
 	return clean
 }
 
-// meant is the outcome without what the host does not look at.
-func (o *Outcome) meant() Outcome {
-	m := *o
-	clear(m.Text[o.TextLen:])
-	clear(m.Effects[o.NumEffects:])
-	if o.Reply.Kind != ReplyNumbers {
-		clear(m.Numbers[:])
-	}
-	for i := range m.Effects {
-		e := &m.Effects[i]
-		clear(e.Fields[e.N:])
-		clear(e.Values[e.N:])
-		if e.Op != OpZAdd {
-			e.Score = 0
-		}
-	}
-	return m
-}
-
-func (o *Outcome) describe(r *Request) string {
+func (o *decision) describe(r *request) string {
 	effects := []string{}
 	for _, e := range o.Effects[:o.NumEffects] {
 		effects = append(effects, e.describe(r))
 	}
-	return fmt.Sprint(effects, o.Reply, o.Refusal, o.Next, o.Fate, o.Tally, string(o.Text[:o.TextLen]))
+	return fmt.Sprint(effects, o.ClaimIdentity, o.Reply, o.Refusal, o.Next, o.Disposition, o.Tally, o.Text)
 }
 
 // checkResult holds that INFO has a name for what a decision comes to, and for what becomes of its entry.
-func checkResult(t *testing.T, verb Verb, r *Request, o *Outcome) {
+func checkResult(t *testing.T, verb Verb, r *request, o *decision) {
 	t.Helper()
 	c := &Table[verb]
-	if o.Next == Finish && !slices.Contains(c.Results, o.Result) {
+	if o.Next == NextFinish && !slices.Contains(c.Results, o.Result) {
 		t.Fatalf("%s comes to %q: %s", c.Name, Results[o.Result].Name, o.describe(r))
 	}
 	if o.Refusal != NotRefused && o.Result < ResultArgument && o.Refusal != RefusedGone {
 		t.Fatalf("a refusal comes to %q: %s", Results[o.Result].Name, o.describe(r))
 	}
-	if o.Fate != NoFate && c.Fates[o.Fate] == "" {
-		t.Fatalf("%s has no name for the fate %d: %s", c.Name, o.Fate, o.describe(r))
+	if o.Disposition != NoDisposition && c.Dispositions[o.Disposition] == "" {
+		t.Fatalf("%s has no name for the fate %d: %s", c.Name, o.Disposition, o.describe(r))
 	}
 }
 
 // checkOrder holds that what may make a key comes last, as the interpreter wants it.
-func checkOrder(t *testing.T, r *Request, o *Outcome) {
+func checkOrder(t *testing.T, r *request, o *decision) {
 	t.Helper()
-	makes := func(e Effect) bool { return e.Op == OpZAdd || e.Op == OpHIncrBy }
+	makes := func(e Effect) bool { return e.Op == OpZadd || e.Op == OpHincrby }
 	effects := o.Effects[:o.NumEffects]
 	i := slices.IndexFunc(effects, makes)
 	if i >= 0 && slices.ContainsFunc(effects[i:], func(e Effect) bool { return !makes(e) }) {
@@ -527,9 +505,9 @@ func checkOrder(t *testing.T, r *Request, o *Outcome) {
 	}
 }
 
-func checkRefusal(t *testing.T, o *Outcome) {
+func checkRefusal(t *testing.T, o *decision) {
 	t.Helper()
-	text := string(o.Text[:o.TextLen])
+	text := o.Text
 	switch {
 	case o.Refusal == NotRefused || o.Refusal == RefusedInternal || o.Refusal >= NumRefusals:
 		t.Fatalf("refused as %d: %q", o.Refusal, text)
@@ -537,29 +515,27 @@ func checkRefusal(t *testing.T, o *Outcome) {
 		t.Fatalf("%q is not of the class %s", text, Catalogue[o.Refusal].Class)
 	case strings.ContainsFunc(text, func(c rune) bool { return c < 0x20 || c > 0x7e }):
 		t.Fatalf("%q has bytes that do not show", text)
-	case o.Text[o.TextLen] != 0: // C reads it so
-		t.Fatalf("%q is not ended", text)
-	case o.NumEffects != 0 || o.Next != Finish:
+	case o.NumEffects != 0 || o.ClaimIdentity || o.Next != NextFinish:
 		t.Fatalf("%q has effects", text)
 	}
 }
 
 // checkNext holds how a decision goes on, and what it answers if it does not.
-func checkNext(t *testing.T, verb Verb, r *Request, o *Outcome) {
+func checkNext(t *testing.T, verb Verb, r *request, o *decision) {
 	t.Helper()
 	walks := walks(verb) && r.HasEntry
 	ok := false
 	switch {
-	case o.Next == Look:
+	case o.Next == NextLook:
 		ok = (walks || len(Table[verb].Plan.Late) > 0) && !r.Looked && o.NumEffects == 0
 	case verb == Promote || verb == Reap:
-		more := walks && r.Step+1 < looks(r) && int64(o.Tally.Taken) < number(r, Table[verb].Arity()-1)
-		want := Reply{ReplyReaped, 0}
+		more := walks && r.Step+1 < looks(r) && int64(o.Tally.Taken) < limitOf(verb, r)
+		want := Reply{ReplyLists, 0}
 		if verb == Promote {
 			want = Reply{ReplyInteger, int64(o.Tally.Moved)}
 		}
-		ok = o.Reply == want && more == (o.Next == NextEntry)
-	case o.Next == NextEntry:
+		ok = more == (o.Next == NextMore) && (more || o.Reply == want)
+	case o.Next == NextMore:
 		ok = walks && r.Step+1 < maxDropped && o.NumEffects > 0
 	case verb == Extend:
 		ok = o.Reply.Kind == ReplyInteger && (o.NumEffects > 0 && o.Reply.N == 1 || o.NumEffects == 0 && o.Reply.N == -1)
@@ -577,8 +553,14 @@ func checkNext(t *testing.T, verb Verb, r *Request, o *Outcome) {
 	}
 }
 
+// limitOf is the last argument of a sweep.
+func limitOf(verb Verb, r *request) int64 {
+	n, _ := lease.Decimal(r.Args[Table[verb].Arity()-1])
+	return n
+}
+
 // looks is how many entries one call of PROMOTE or REAP looks at, at most.
-func looks(r *Request) int32 {
+func looks(r *request) int32 {
 	if r.Slice > 0 {
 		return r.Slice
 	}
@@ -586,7 +568,7 @@ func looks(r *Request) int32 {
 }
 
 // checkFate holds what becomes of an entry, from WIRE6 §6 alone, and that the call's tally says the same.
-func checkFate(t *testing.T, verb Verb, r *Request, o *Outcome) {
+func checkFate(t *testing.T, verb Verb, r *request, o *decision) {
 	t.Helper()
 	bad := func(why string) {
 		t.Helper()
@@ -594,16 +576,16 @@ func checkFate(t *testing.T, verb Verb, r *Request, o *Outcome) {
 	}
 	sums := 0
 	for _, e := range o.Effects[:o.NumEffects] {
-		if e.Op == OpHIncrBy {
+		if e.Op == OpHincrby {
 			sums++
 		}
 	}
-	want, fate := r.Tally, NoFate
+	want, fate := r.Tally, NoDisposition
 	switch {
-	case o.Next == Look || !walks(verb) || !r.HasEntry:
+	case o.Next == NextLook || !walks(verb) || !r.HasEntry:
 	case verb == Claim:
-		fate = o.Fate
-		if o.Reply.Kind == ReplyJob && fate != NoFate || fate > Dropped && fate != Buried || fate == Dropped && o.NumEffects != 1 {
+		fate = o.Disposition
+		if o.Reply.Kind == ReplyJob && fate != NoDisposition || fate > Dropped && fate != Buried || fate == Dropped && o.NumEffects != 1 {
 			bad("no fate of a claim's")
 		}
 	default:
@@ -617,18 +599,18 @@ func checkFate(t *testing.T, verb Verb, r *Request, o *Outcome) {
 			bad("more or less than its fate is done to the entry")
 		}
 	}
-	if fate != o.Fate {
+	if fate != o.Disposition {
 		bad(fmt.Sprintf("the fate should be %d", fate))
 	}
 	want.Counted += int32(sums)
 	if want != o.Tally {
 		bad(fmt.Sprintf("the tally should be %v", want))
 	}
-	if sums > 1 || sums == 1 && verb == Reap && o.Fate != Buried {
+	if sums > 1 || sums == 1 && verb == Reap && o.Disposition != Buried {
 		bad("counted amiss")
 	}
 	if sums == 1 {
-		before, _ := counter(r.Count)
+		before, _ := counter(r.Counts[counterOf(verb)])
 		if got := written(t, o, FieldCount); got != before+int64(o.Tally.Counted) {
 			bad("the sum is not that of all that this call counted")
 		}
@@ -636,11 +618,11 @@ func checkFate(t *testing.T, verb Verb, r *Request, o *Outcome) {
 }
 
 // fateOf is what PROMOTE and REAP make of an entry.
-func fateOf(verb Verb, r *Request) Fate {
+func fateOf(verb Verb, r *request) Disposition {
 	home, known := map[string]Key{
 		lease.Pending: KeyPending, lease.Active: KeyActive, lease.Scheduled: KeySchedule, lease.Dead: KeyDead,
 	}[r.Row[FieldState]]
-	stray := known && home != Table[verb].Plan.Source && r.Member&(1<<home) != 0
+	stray := known && home != Table[verb].Plan.Walk && r.Member&(1<<home) != 0
 	stalled := int64(0)
 	if natural.MatchString(r.Row[FieldStalled]) {
 		if n, ok := lease.Decimal(r.Row[FieldStalled]); ok && n <= 1<<53-2 {
@@ -666,41 +648,33 @@ func fateOf(verb Verb, r *Request) Fate {
 }
 
 // checkEffect holds that an effect is one that the interpreter can carry out without fail.
-func checkEffect(t *testing.T, verb Verb, r *Request, o *Outcome, i int) {
+func checkEffect(t *testing.T, verb Verb, r *request, o *decision, i int) {
 	t.Helper()
 	e := &o.Effects[i]
 	bad := func(why string) {
 		t.Helper()
 		t.Fatalf("effect %d, %s: %s", i, e.describe(r), why)
 	}
-	if e.Op == OpSet {
-		if i != 0 || verb != Enqueue && verb != Schedule || r.IdentityType != None || o.NumEffects == 1 {
-			bad("the identity is claimed where it may not be")
-		}
-		return
-	}
-	if r.IdentityType != String || r.Identity != fence.Identity {
-		if o.Effects[0].Op != OpSet {
-			bad("the store is not ours")
-		}
+	if (r.IdentityType != String || r.Identity != fence.Identity) && !o.ClaimIdentity {
+		bad("the store is not ours")
 	}
 	set := e.Key >= KeyPending && e.Key <= KeyDead
 	switch e.Op {
-	case OpHSet, OpHDel, OpDel:
+	case OpHset, OpHdel, OpDel:
 		if e.Key != KeyRow {
 			bad("no row")
 		}
-	case OpHIncrBy:
-		if e.Key != Table[verb].Plan.Counter || e.N != 1 || e.Fields[0] != FieldCount {
+	case OpHincrby:
+		if e.Key != counterOf(verb) || e.N != 1 || e.Fields[0] != FieldCount {
 			bad("no counter")
 		}
-	case OpZRem:
-		if !set || e.Else != NoKey && e.Else != KeyPending {
+	case OpZrem:
+		if !set || e.OrElse != NoKey && e.OrElse != KeyPending {
 			bad("no set")
 		}
-	case OpZAdd:
+	case OpZadd:
 		timed, from := e.Key == KeyActive || e.Key == KeySchedule, r.Now
-		if verb == Schedule && r.Args[scheduleMode] == scheduleAt {
+		if verb == Schedule && r.Args[Table[Schedule].At(RoleWord)] == scheduleAt {
 			from = 0
 		}
 		if !set || timed && (e.Score < from || e.Score > from+lease.MaxMillis) || !timed && e.Score != 0 {
@@ -712,7 +686,7 @@ func checkEffect(t *testing.T, verb Verb, r *Request, o *Outcome, i int) {
 	if right := map[bool]Type{true: SortedSet, false: Hash}[set]; r.Types[e.Key] != None && r.Types[e.Key] != right {
 		bad("another type is there")
 	}
-	if e.Op == OpHSet || e.Op == OpHDel {
+	if e.Op == OpHset || e.Op == OpHdel {
 		if e.N < 1 || e.N > MaxFields {
 			bad("number of fields")
 		}
@@ -724,13 +698,14 @@ func checkEffect(t *testing.T, verb Verb, r *Request, o *Outcome, i int) {
 				Enqueue: {FieldState, FieldAttempts, FieldPayload}, Schedule: {FieldState, FieldAttempts, FieldPayload},
 				Claim: {FieldState, FieldAttempts, FieldLeaseEpoch, FieldLastError},
 				Fail:  {FieldState, FieldFailures, FieldLastError, FieldLeaseEpoch, FieldStalled}, Extend: {FieldLeaseEpoch},
-				Promote: {FieldState}, Reap: fieldsOf[o.Fate],
+				Promote: {FieldState}, Reap: fieldsOf[o.Disposition],
 			}[verb]; !slices.Contains(ok, f) {
 				bad("a field that is not the verb's")
 			}
 		}
 	}
-	for _, v := range e.Values[:e.N] {
+	for i := range e.N {
+		v := e.value(int(i))
 		most := map[ValueKind]int64{
 			ValueConst: int64(NumConsts) - 1, ValueArg: int64(len(Table[verb].Args)), ValueInt: math.MaxInt64, ValueEpoch: 0,
 		}
@@ -741,14 +716,14 @@ func checkEffect(t *testing.T, verb Verb, r *Request, o *Outcome, i int) {
 }
 
 // fieldsOf are the fields that REAP writes.
-var fieldsOf = map[Fate][]Field{
+var fieldsOf = map[Disposition][]Field{
 	Returned: {FieldState}, Stalled: {FieldState, FieldStalled}, Buried: {FieldState, FieldStalled, FieldLastError},
 }
 
 // checkMove carries the effects out on what is known of one job, and holds that they take it out of exactly one set and
 // put it into exactly one, the one that its state then names: into pending from nowhere, from active or pending to
 // nowhere if it is completed; a job that is extended stays where it is. A claim's token is the row's attempts and one.
-func checkMove(t *testing.T, verb Verb, r *Request, o *Outcome) {
+func checkMove(t *testing.T, verb Verb, r *request, o *decision) {
 	t.Helper()
 	if o.NumEffects == 0 {
 		return
@@ -759,8 +734,8 @@ func checkMove(t *testing.T, verb Verb, r *Request, o *Outcome) {
 	state, there := r.Row[FieldState], r.Types[KeyRow] == Hash
 	sets := of[state]
 	left := KeyPending // that a job may be taken from, beside the set of its state
-	if Table[verb].Plan.Source != NoKey {
-		left = Table[verb].Plan.Source
+	if Table[verb].Plan.Walk != NoKey {
+		left = Table[verb].Plan.Walk
 		sets = 1 << left
 		if r.Looked {
 			sets = r.Member
@@ -773,25 +748,25 @@ func checkMove(t *testing.T, verb Verb, r *Request, o *Outcome) {
 	was := sets
 	for _, e := range o.Effects[:o.NumEffects] {
 		switch e.Op {
-		case OpHSet:
+		case OpHset:
 			there = true
 			for i, f := range e.Fields[:e.N] {
 				if f == FieldState {
-					state = ConstText[e.Values[i].N]
+					state = ConstText[e.Values[i]]
 				}
 			}
 		case OpDel:
 			there = false
-		case OpZRem:
+		case OpZrem:
 			at := uint8(1 << e.Key)
-			if sets&at == 0 && e.Else != NoKey {
-				at = 1 << e.Else
+			if sets&at == 0 && e.OrElse != NoKey {
+				at = 1 << e.OrElse
 			}
 			if sets&at == 0 {
 				t.Fatalf("%s: it is not there", e.describe(r))
 			}
 			sets &^= at
-		case OpZAdd:
+		case OpZadd:
 			sets |= 1 << e.Key
 		}
 	}
@@ -809,12 +784,12 @@ func checkMove(t *testing.T, verb Verb, r *Request, o *Outcome) {
 	if verb == Extend && (sets != was || sets&(1<<KeyActive) == 0) {
 		bad("it is extended where it is not active")
 	}
-	moved := o.Fate >= Returned
+	moved := o.Disposition >= Returned
 	switch verb {
 	case Enqueue, Schedule, Fail:
 		moved = true
 	case Claim:
-		moved = o.Next == Finish && o.Reply.Kind == ReplyJob
+		moved = o.Next == NextFinish && o.Reply.Kind == ReplyJob
 	}
 	if moved && (of[state] == 0 || sets&^foreign|sets&of[state] != of[state]) {
 		bad("it is not in exactly the set of its state")
@@ -827,8 +802,8 @@ func checkMove(t *testing.T, verb Verb, r *Request, o *Outcome) {
 	if verb == Complete && (there || sets != 0) {
 		bad("something is left")
 	}
-	if o.Reply.Kind == ReplyJob && o.Next == Finish {
-		if old, ok := lease.Decimal(r.Row[FieldAttempts]); !ok || o.Reply.N != old+1 || written(t, o, FieldAttempts) != old+1 {
+	if o.Reply.Kind == ReplyJob && o.Next == NextFinish {
+		if old, ok := lease.Decimal(r.Row[FieldAttempts]); !ok || o.Token != old+1 || written(t, o, FieldAttempts) != old+1 {
 			bad("the token is not the attempts and one")
 		}
 	}

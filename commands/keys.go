@@ -68,15 +68,15 @@ func placeOf(arg int, a *Arg) (place, bool) {
 
 // layout checks that each argument that names a key, and each that names the queue's base, is the exact name of one
 // and the same queue, and that the row's ends in the id (WIRE6 §2.4). It reports the first argument that is not.
-func (c *Command) layout(r *Request) (arg int, queue string, ok bool) {
-	if queue, ok = base(r.Args[c.places[0].arg]); !ok {
-		return c.places[0].arg - 1, "", false
+func (v *Command) layout(c *Call) (arg int, queue string, ok bool) {
+	if queue, ok = base(c.Args[v.places[0].arg]); !ok {
+		return v.places[0].arg - 1, "", false
 	}
-	for i := range c.places {
-		p := &c.places[i]
-		name, named := r.Args[p.arg], true
+	for i := range v.places {
+		p := &v.places[i]
+		name, named := c.Args[p.arg], true
 		if p.isRow {
-			name, named = strings.CutSuffix(name, r.Args[c.id])
+			name, named = strings.CutSuffix(name, c.Args[v.at[RoleID]])
 		}
 		if n := len(queue); !named || len(name) != n+len(p.suffix) || name[n:] != p.suffix || name[:n] != queue {
 			return p.arg - 1, queue, false

@@ -9,20 +9,22 @@ import "emq/lease"
 //	Effects  moved: ZREM schedule id · HSET row state · ZADD pending 0 id; dropped: ZREM schedule id
 //	Refuses  ERR, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
 //	See      WIRE6 §6
-const promoteLimit = 5
 
-func decidePromote(r *Request, o *Outcome) {
-	if !r.admit(o, KeySchedule, answerPromoted) || !r.typed(o, KeySchedule, KeyPending) {
-		return
-	}
-	if r.sweep(o, KeySchedule, promoteLimit) {
-		o.Fate = Returned
+func (v *Command) admitPromote(c *Call, o *Outcome) bool {
+	return c.admit(o, answerPromoted, KeySchedule) && c.typed(o, KeySchedule, KeyPending)
+}
+
+func (v *Command) decidePromote(c *Call, j *Job, o *Outcome) Next {
+	next := v.sweep(c, j, o)
+	if o.mark().Disposition == Returned {
 		o.zrem(KeySchedule, NoKey)
-		o.hset(KeyRow).set(state(ConstPending))
+		o.hset().set(FieldState, constant(ConstPending))
 		o.zadd(KeyPending, 0)
 	}
-	answerPromoted(o)
+	return next
 }
+
+func (v *Command) finishPromote(_ *Call, o *Outcome) { answerPromoted(o) }
 
 func answerPromoted(o *Outcome) {
 	o.answer(o.swept(ResultPromoted), ReplyInteger, int64(o.Tally.Moved))
@@ -39,49 +41,51 @@ func (o *Outcome) swept(moved Result) Result {
 // maxLooked bounds the entries that a call looks at, and with it every limit.
 const maxLooked = 10000
 
-// sweep decides on the next due entry of a set: it reports whether the job is to be moved, which the verb does, and
-// otherwise drops the entry or leaves it. Then it has the walk go on until limit entries, an argument of the verb, were
-// moved or dropped.
-func (r *Request) sweep(o *Outcome, from Key, limit int) (move bool) {
-	if !r.HasEntry {
-		return false
-	}
+// sweep decides on the next due entry of the set that a verb walks: whether it is dropped, which is done here, or left, or
+// its job is to be moved (Returned), which the verb does. It ends the walk when limit entries were moved or dropped.
+func (v *Command) sweep(c *Call, j *Job, o *Outcome) Next {
+	from, m := v.Plan.Walk, o.mark()
 	switch {
-	case !r.isJob():
-		o.Fate = Dropped
-	case !r.Looked && r.home(from) != from:
-		o.Next = Look
-		return false
-	case r.elsewhere(from):
-		o.Fate = Dropped
-	case r.has(FieldGroup):
-		o.Fate = Left
+	case !j.isJob():
+		m.Disposition = Dropped
+	case !j.Looked && j.home(from) != from:
+		return NextLook
+	case j.elsewhere(from):
+		m.Disposition = Dropped
+	case j.has(FieldGroup):
+		m.Disposition = Left
 	default:
-		move = true
+		m.Disposition = Returned
 		o.Tally.Moved++
 	}
-	if o.Fate == Dropped {
+	if m.Disposition == Dropped {
 		o.zrem(from, NoKey)
 	}
-	if o.Fate != Left {
+	if m.Disposition != Left {
 		o.Tally.Taken++
 	}
+	if v.remaining(c, o, o.Done+1) <= 0 {
+		v.finish(v, c, o)
+		return NextFinish
+	}
+	return NextMore
+}
+
+// remaining is how many entries a sweep may still look at after done entries of this window.
+func (v *Command) remaining(c *Call, o *Outcome, done int32) int64 {
 	looked := int32(maxLooked)
-	if r.Slice > 0 {
-		looked = r.Slice
+	if c.Slice > 0 {
+		looked = c.Slice
 	}
-	if r.Step+1 < looked && int64(o.Tally.Taken) < number(r, limit) {
-		o.Next = NextEntry
-	}
-	return move
+	return min(int64(looked-c.Step-done), v.number(c, RoleLimit)-int64(o.Tally.Taken))
 }
 
 // isJob tells that the entry is in the namespace of jobs and has a row.
-func (r *Request) isJob() bool { return IsJob(r.Entry) && r.Types[KeyRow] == Hash }
+func (j *Job) isJob() bool { return IsJob(j.ID) && j.Type == Hash }
 
 // home is the set in which a row of this state stands; for a row of no known state, that in which it was found.
-func (r *Request) home(found Key) Key {
-	switch r.Row[FieldState] {
+func (j *Job) home(found Key) Key {
+	switch j.field(FieldState) {
 	case lease.Pending:
 		return KeyPending
 	case lease.Active:
@@ -97,7 +101,7 @@ func (r *Request) home(found Key) Key {
 
 // elsewhere tells that the row's state is that of another set, and that set holds the job: the entry that was found is
 // a leftover.
-func (r *Request) elsewhere(found Key) bool {
-	at := r.home(found)
-	return at != found && r.Member&(1<<at) != 0
+func (j *Job) elsewhere(found Key) bool {
+	at := j.home(found)
+	return at != found && j.in(at)
 }

@@ -14,50 +14,51 @@ import "emq/lease"
 //
 // attempts and lease_epoch stay: the old holder may settle until the next claim fences it. A job whose dead letters
 // can't take it, because that key is no sorted set or only a script may end its flow, is returned for ever.
-const (
-	reapMaxStalled = 6
-	reapLimit      = 7
-)
 
-func decideReap(r *Request, o *Outcome) {
-	if !r.admit(o, KeyActive, answerReaped) || !r.typed(o, KeyActive, KeyPending) {
-		return
-	}
-	if r.sweep(o, KeyActive, reapLimit) {
-		r.takeBack(o)
-	}
-	answerReaped(o)
+func (v *Command) admitReap(c *Call, o *Outcome) bool {
+	return c.admit(o, answerReaped, KeyActive) && c.typed(o, KeyActive, KeyPending)
 }
 
-func (r *Request) takeBack(o *Outcome) {
+func (v *Command) decideReap(c *Call, j *Job, o *Outcome) Next {
+	next := v.sweep(c, j, o)
+	if o.mark().Disposition == Returned {
+		v.takeBack(c, j, o)
+	}
+	return next
+}
+
+// takeBack ends the lease of an entry that is to be moved.
+func (v *Command) takeBack(c *Call, j *Job, o *Outcome) {
 	o.zrem(KeyActive, NoKey)
-	if r.innocent() {
-		o.Fate = Returned
-		o.hset(KeyRow).set(state(ConstPending))
+	if c.uncounted(j) {
+		o.hset().set(FieldState, constant(ConstPending))
 		o.zadd(KeyPending, 0)
 		return
 	}
-	stalled, over := lease.Stall(r.Row[FieldStalled], number(r, reapMaxStalled))
-	if !over || r.has(FieldParent) || !r.fits(KeyDead) {
-		o.Fate = Stalled
-		o.hset(KeyRow).set(state(ConstPending)).set(FieldStalled, integer(stalled))
+	stalled, over := lease.Stall(j.field(FieldStalled), v.number(c, RoleMaxStalled))
+	if !over || j.has(FieldParent) || !c.fits(KeyDead) {
+		o.mark().Disposition = Stalled
+		o.hset().set(FieldState, constant(ConstPending)).set(FieldStalled, integer(stalled))
 		o.zadd(KeyPending, 0)
 		return
 	}
-	o.Fate = Buried
-	o.hset(KeyRow).
-		set(state(ConstDead)).
+	o.mark().Disposition = Buried
+	o.hset().
+		set(FieldState, constant(ConstDead)).
 		set(FieldStalled, integer(stalled)).
 		set(FieldLastError, constant(ConstStalled))
 	o.zadd(KeyDead, 0)
-	o.count(r, KeyFailed)
+	o.count(c, KeyFailed)
 }
 
-// innocent tells that the holder could not have kept the lease: another server granted it, or this one did not serve
-// when it ended. A score of 0 or less is no such time, it is a foreign writer's.
-func (r *Request) innocent() bool {
-	return r.has(FieldLeaseEpoch) && r.Row[FieldLeaseEpoch] != r.Epoch ||
-		r.ServedSince > 0 && r.Deadline <= float64(r.ServedSince)
+// uncounted tells that the lost lease does not count against the job, since the holder could not have kept it: another
+// server granted it, or this one did not serve when it ended. A score of 0 or less is no such time, it is a foreign
+// writer's.
+func (c *Call) uncounted(j *Job) bool {
+	return j.has(FieldLeaseEpoch) && j.field(FieldLeaseEpoch) != c.Epoch ||
+		c.ServedSince > 0 && j.Deadline <= float64(c.ServedSince)
 }
 
-func answerReaped(o *Outcome) { o.answer(o.swept(ResultReaped), ReplyReaped, 0) }
+func (v *Command) finishReap(_ *Call, o *Outcome) { answerReaped(o) }
+
+func answerReaped(o *Outcome) { o.answer(o.swept(ResultReaped), ReplyLists, 0) }

@@ -19,7 +19,7 @@ const (
 	ResultGone
 	ResultPromoted
 	ResultReaped
-	ResultTold
+	ResultOK
 	ResultClean
 	ResultFound
 	ResultArgument
@@ -47,7 +47,7 @@ var Results = [NumResults]struct{ Name, When string }{
 	ResultGone:      {"gone", "there was no such job, whether the verb says so with a number or with `EMQSTALE job gone`"},
 	ResultPromoted:  {"promoted", "at least one job was moved to pending"},
 	ResultReaped:    {"reaped", "at least one lease was taken back"},
-	ResultTold:      {"told", "the figures were told"},
+	ResultOK:        {"ok", "the figures were answered"},
 	ResultClean:     {"clean", "nothing was found wrong"},
 	ResultFound:     {"found", "something was found wrong, repaired or not"},
 	ResultArgument:  {"argument", "`ERR`: numkeys, a keyword, a number or a cursor was wrong"},
@@ -87,7 +87,7 @@ var HostResults = [NumHostTexts]Result{
 }
 
 // InfoName is the name under which INFO has something that is counted of the verb, without the module's.
-func (c *Command) InfoName(what string) string {
-	_, verb, _ := strings.Cut(c.Name, ".")
+func (v *Command) InfoName(what string) string {
+	_, verb, _ := strings.Cut(v.Name, ".")
 	return strings.ToLower(verb) + "_" + what
 }

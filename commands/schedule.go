@@ -12,21 +12,22 @@ import "emq/lease"
 //
 // The job is due at ms, a Unix time, or in ms from now.
 const (
-	schedulePayload = 5
-	scheduleMode    = 6
-	scheduleMillis  = 7
-
 	scheduleAt = "at"
 	scheduleIn = "in"
 )
 
-func decideSchedule(r *Request, o *Outcome) {
-	if !r.create(o, KeySchedule, ConstScheduled, schedulePayload, ResultScheduled) {
-		return
+func (v *Command) admitSchedule(c *Call, o *Outcome) bool {
+	return c.admitNew(o, KeySchedule) && c.typedRow(o)
+}
+
+func (v *Command) decideSchedule(c *Call, j *Job, o *Outcome) Next {
+	result := c.create(j, o, ConstScheduled, v.at[RolePayload], ResultScheduled)
+	if result == ResultScheduled {
+		due := v.number(c, RoleDue)
+		if v.arg(c, RoleWord) == scheduleIn {
+			due = lease.Deadline(c.Now, due)
+		}
+		o.zadd(KeySchedule, due)
 	}
-	due := number(r, scheduleMillis)
-	if r.Args[scheduleMode] == scheduleIn {
-		due = lease.Deadline(r.Now, due)
-	}
-	o.zadd(KeySchedule, due)
+	return o.created(result)
 }

@@ -44,50 +44,51 @@ type Figures struct {
 	Sizes [NumKeys]int64
 	// Next is the lowest score of a sorted set that has entries.
 	Next [NumKeys]float64
-	// Counts holds the `count` of a counter, empty if there is none.
-	Counts [NumKeys]string
+	// Oldest is the first pending entry, or empty.
+	Oldest string
 }
 
-var statsKeys = []Key{KeyPending, KeyActive, KeySchedule, KeyDead, KeyCompleted, KeyFailed}
+var statsSets = []Key{KeyPending, KeyActive, KeySchedule, KeyDead}
 
-func decideStats(r *Request, o *Outcome) {
-	if !r.admitQueue(o, statsKeys, answerNothing) {
-		return
-	}
-	if !r.typed(o, KeyPending, KeyActive, KeySchedule, KeyDead) {
-		return
-	}
-	f := r.Figures
+// The probes of STATS.
+const (
+	probeCompleted = iota
+	probeFailed
+)
+
+func (v *Command) admitStats(c *Call, o *Outcome) bool {
+	return c.admit(o, answerNothing, KeyPending, KeyActive, KeySchedule, KeyDead, KeyCompleted, KeyFailed) &&
+		c.typed(o, statsSets...)
+}
+
+func (v *Command) finishStats(c *Call, o *Outcome) {
+	f := c.Figures
 	o.Numbers = [MaxNumbers]int64{
 		statPending:    f.Sizes[KeyPending],
 		statActive:     f.Sizes[KeyActive],
 		statScheduled:  f.Sizes[KeySchedule],
 		statDead:       f.Sizes[KeyDead],
-		statCompleted:  counted(f.Counts[KeyCompleted]),
-		statFailed:     counted(f.Counts[KeyFailed]),
-		statOldestAge:  r.oldestAge(),
+		statCompleted:  c.counted(probeCompleted),
+		statFailed:     c.counted(probeFailed),
+		statOldestAge:  c.age(f.Oldest),
 		statNextDue:    f.next(KeySchedule),
 		statNextExpiry: f.next(KeyActive),
 	}
-	o.answer(ResultTold, ReplyNumbers, numStats)
+	o.answer(ResultOK, ReplyNumbers, numStats)
 }
 
 func answerNothing(o *Outcome) {
 	o.Numbers = [MaxNumbers]int64{statOldestAge: NoNumber, statNextDue: NoNumber, statNextExpiry: NoNumber}
-	o.answer(ResultTold, ReplyNumbers, numStats)
+	o.answer(ResultOK, ReplyNumbers, numStats)
 }
 
-// oldestAge is how long ago, in ms, the first pending job was made, if its id tells; one from a clock that is ahead of
-// the server's is new.
-func (r *Request) oldestAge() int64 {
-	if !r.HasEntry {
-		return NoNumber
-	}
-	at, ok := minted(r.Entry)
+// age is how long ago, in ms, a job was made, if its id tells; one from a clock that is ahead of the server's is new.
+func (c *Call) age(id string) int64 {
+	at, ok := minted(id)
 	if !ok {
 		return NoNumber
 	}
-	return max(0, r.Now-at)
+	return max(0, c.Now-at)
 }
 
 // next is the lowest score of a set as a time, rounded down.
@@ -105,9 +106,10 @@ func (f *Figures) next(set Key) int64 {
 	}
 }
 
-// counted is what a counter says; one that is broken says 0.
-func counted(count string) int64 {
+// counted is what a counter says; one that is absent or broken says 0.
+func (c *Call) counted(probe int) int64 {
 	const full = "9223372036854775807" // no 1 can be added to it
+	count, _ := c.probe(probe)
 	n, ok := counter(count)
 	switch {
 	case ok:

@@ -72,14 +72,10 @@ func FuzzMinted(f *testing.F) {
 }
 
 // told are the numbers of a reply.
-func told(r *Request) (numbers []int64, err string) {
-	var o Outcome
-	for i := range o.Numbers {
-		o.Numbers[i] = 99
-	}
-	Decide(Stats, r, &o)
-	if o.TextLen > 0 {
-		return nil, string(o.Text[:o.TextLen])
+func told(r *request) (numbers []int64, err string) {
+	o := decideOne(Stats, r, true)
+	if o.Text != "" {
+		return nil, o.Text
 	}
 	return o.Numbers[:o.Reply.N], ""
 }
@@ -88,18 +84,13 @@ func TestStats(t *testing.T) {
 	const none = NoNumber
 	sets := map[Key]Type{KeyPending: SortedSet, KeyActive: SortedSet, KeySchedule: SortedSet, KeyDead: SortedSet}
 	sizes := Figures{
-		Sizes:  [NumKeys]int64{KeyPending: 1, KeyActive: 2, KeySchedule: 3, KeyDead: 4},
-		Next:   [NumKeys]float64{KeyActive: 5000, KeySchedule: 6000},
-		Counts: [NumKeys]string{KeyCompleted: "7", KeyFailed: "8"},
+		Sizes: [NumKeys]int64{KeyPending: 1, KeyActive: 2, KeySchedule: 3, KeyDead: 4},
+		Next:  [NumKeys]float64{KeyActive: 5000, KeySchedule: 6000},
 	}
+	counts := map[Key]string{KeyCompleted: "7", KeyFailed: "8"}
 	next := func(active, schedule float64) Figures {
 		f := sizes
 		f.Next[KeyActive], f.Next[KeySchedule] = active, schedule
-		return f
-	}
-	count := func(completed, failed string) Figures {
-		f := sizes
-		f.Counts[KeyCompleted], f.Counts[KeyFailed] = completed, failed
 		return f
 	}
 	for _, c := range []struct {
@@ -109,19 +100,19 @@ func TestStats(t *testing.T) {
 	}{
 		{"an empty queue", found{}, []int64{0, 0, 0, 0, 0, 0, none, none, none}},
 		{"an empty, unclaimed store", found{identity: "-"}, []int64{0, 0, 0, 0, 0, 0, none, none, none}},
-		{"everything", found{types: sets, figures: sizes, entry: mintedAt(now-1500, 9)}, []int64{1, 2, 3, 4, 7, 8, 1500, 6000, 5000}},
-		{"on a replica", found{types: sets, figures: sizes, entry: mintedAt(now-1500, 9), replica: true}, []int64{1, 2, 3, 4, 7, 8, 1500, 6000, 5000}},
-		{"an id that tells no time", found{types: sets, figures: sizes, entry: "JOB01"}, []int64{1, 2, 3, 4, 7, 8, none, 6000, 5000}},
-		{"an entry that is no job", found{types: sets, figures: sizes, entry: "XYZ00000000000"}, []int64{1, 2, 3, 4, 7, 8, none, 6000, 5000}},
-		{"an id of this millisecond", found{types: sets, figures: sizes, entry: mintedAt(now, 0)}, []int64{1, 2, 3, 4, 7, 8, 0, 6000, 5000}},
-		{"an id from a clock that is ahead", found{types: sets, figures: sizes, entry: mintedAt(now+5000, 0)}, []int64{1, 2, 3, 4, 7, 8, 0, 6000, 5000}},
-		{"times between milliseconds", found{types: sets, figures: next(1.9, -1.5)}, []int64{1, 2, 3, 4, 7, 8, none, -2, 1}},
-		{"times without end", found{types: sets, figures: next(math.Inf(1), math.Inf(-1))},
+		{"everything", found{types: sets, figures: sizes, counts: counts, entry: mintedAt(now-1500, 9)}, []int64{1, 2, 3, 4, 7, 8, 1500, 6000, 5000}},
+		{"on a replica", found{types: sets, figures: sizes, counts: counts, entry: mintedAt(now-1500, 9), replica: true}, []int64{1, 2, 3, 4, 7, 8, 1500, 6000, 5000}},
+		{"an id that tells no time", found{types: sets, figures: sizes, counts: counts, entry: "JOB01"}, []int64{1, 2, 3, 4, 7, 8, none, 6000, 5000}},
+		{"an entry that is no job", found{types: sets, figures: sizes, counts: counts, entry: "XYZ00000000000"}, []int64{1, 2, 3, 4, 7, 8, none, 6000, 5000}},
+		{"an id of this millisecond", found{types: sets, figures: sizes, counts: counts, entry: mintedAt(now, 0)}, []int64{1, 2, 3, 4, 7, 8, 0, 6000, 5000}},
+		{"an id from a clock that is ahead", found{types: sets, figures: sizes, counts: counts, entry: mintedAt(now+5000, 0)}, []int64{1, 2, 3, 4, 7, 8, 0, 6000, 5000}},
+		{"times between milliseconds", found{types: sets, figures: next(1.9, -1.5), counts: counts}, []int64{1, 2, 3, 4, 7, 8, none, -2, 1}},
+		{"times without end", found{types: sets, figures: next(math.Inf(1), math.Inf(-1)), counts: counts},
 			[]int64{1, 2, 3, 4, 7, 8, none, math.MinInt64 + 1, math.MaxInt64}},
-		{"times past the end", found{types: sets, figures: next(1<<63, -1<<63)}, []int64{1, 2, 3, 4, 7, 8, none, math.MinInt64 + 1, math.MaxInt64}},
-		{"counters at their ends", found{types: sets, figures: count("9223372036854775807", "-9223372036854775808")},
+		{"times past the end", found{types: sets, figures: next(1<<63, -1<<63), counts: counts}, []int64{1, 2, 3, 4, 7, 8, none, math.MinInt64 + 1, math.MaxInt64}},
+		{"counters at their ends", found{types: sets, figures: sizes, counts: map[Key]string{KeyCompleted: "9223372036854775807", KeyFailed: "-9223372036854775808"}},
 			[]int64{1, 2, 3, 4, math.MaxInt64, math.MinInt64 + 1, none, 6000, 5000}},
-		{"broken counters", found{types: sets, figures: count("many", "9223372036854775808")}, []int64{1, 2, 3, 4, 0, 0, none, 6000, 5000}},
+		{"broken counters", found{types: sets, figures: sizes, counts: map[Key]string{KeyCompleted: "many", KeyFailed: "9223372036854775808"}}, []int64{1, 2, 3, 4, 0, 0, none, 6000, 5000}},
 		{"counters of other types", found{types: map[Key]Type{KeyCompleted: List, KeyFailed: String}}, []int64{0, 0, 0, 0, 0, 0, none, none, none}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -130,7 +121,7 @@ func TestStats(t *testing.T) {
 			assert.Equal(t, c.want, got)
 		})
 	}
-	for _, k := range statsKeys {
+	for _, k := range Table[Stats].Plan.Keys {
 		for _, kind := range []Type{String, Hash, SortedSet} {
 			_, err := told(found{identity: "-", types: map[Key]Type{k: kind}}.request(Stats, valid(Stats)...))
 			assert.Equal(t, `EMQFENCE {emq}:version is absent, yet the queue's `+k.Suffix()+` is there; this executor speaks "echomq:6.0.0"`, err)
@@ -143,13 +134,13 @@ func TestStats(t *testing.T) {
 }
 
 // checkStats holds what must be true of every answer.
-func checkStats(t *testing.T, r *Request, o *Outcome) {
+func checkStats(t *testing.T, r *request, o *decision) {
 	t.Helper()
-	if o.NumEffects != 0 || o.Next != Finish || o.Reply != (Reply{ReplyNumbers, numStats}) || o.Tally != r.Tally {
+	if o.NumEffects != 0 || o.Next != NextFinish || o.Reply != (Reply{ReplyNumbers, numStats}) || o.Tally != r.Tally {
 		t.Fatalf("%s: more than an answer", o.describe(r))
 	}
 	if r.IdentityType != String {
-		for _, k := range statsKeys {
+		for _, k := range Table[Stats].Plan.Keys {
 			if r.Types[k] != None {
 				t.Fatalf("%v is there without an identity", k)
 			}

@@ -7,12 +7,8 @@ import (
 	"emq/lease"
 )
 
-// Version is this module's own version, which COMMAND DOCS gives as the verbs' `since` and MODULE LIST as a decimal
-// MMmmpp. It is not the wire's: that is fence.Identity.
-const (
-	Version       = "0.1.0"
-	VersionNumber = 100
-)
+// Version is this module's own version, as major, minor and patch. It is not the wire's: that is fence.Identity.
+const Version = "0.1.0"
 
 // Category is the verbs' own ACL category.
 const Category = "emq"
@@ -55,13 +51,28 @@ const (
 	RoleOption
 	// RoleCursor: a place in the audit.
 	RoleCursor
-	// RoleNumber: an integer in Arg.Range.
-	RoleNumber
 	// RoleToken: a fencing token.
 	RoleToken
-	// RoleBytes: opaque bytes, which no decision looks at.
-	RoleBytes
+	// RolePayload and RoleError: opaque bytes, which no decision looks at.
+	RolePayload
+	RoleError
+	// The rest are integers in Arg.Range: of milliseconds, a lease, a delay and a due time; the caps on failures and on
+	// lost leases; how many entries a sweep takes, and how many a scan is asked for.
+	RoleLease
+	RoleDelay
+	RoleDue
+	RoleMax
+	RoleMaxStalled
+	RoleLimit
+	RoleCount
+	NumRoles
 )
+
+// IsNumber tells that an argument of this role is an integer.
+func (r Role) IsNumber() bool { return r >= RoleLease }
+
+// IsOpaque tells that no decision looks at an argument of this role.
+func (r Role) IsOpaque() bool { return r == RolePayload || r == RoleError }
 
 // Access says what a verb does to a key, in the server's own key-spec flags.
 type Access uint16
@@ -95,7 +106,7 @@ type Arg struct {
 	Role   Role
 	Key    Key       // of RoleKey
 	Access Access    // of RoleKey, and of a base that is declared as a key itself
-	Range  Range     // of RoleNumber
+	Range  Range     // of a number
 	Words  [2]string // of RoleWord and RoleOption
 }
 
@@ -116,39 +127,63 @@ type Command struct {
 	Plan Plan
 	// Fields names the numbers of ReplyNumbers.
 	Fields []string
-	// Results are what a call can come to, and Fates the names of what can become of an entry on the way: what INFO counts.
-	// The refusals that follow from the arguments are added to them.
-	Results []Result
-	Fates   [NumFates]string
+	// Results are what a call can come to, and Dispositions the names of what can become of an entry on the way: what INFO
+	// counts. The refusals that follow from the arguments are added to them.
+	Results      []Result
+	Dispositions [NumDispositions]string
 
-	decide  func(*Request, *Outcome)
+	// admit makes the checks of the call as a whole that follow those of the arguments: the fence, and the types of keys.
+	// It reports whether to go on; if not, it has refused or answered.
+	admit func(*Command, *Call, *Outcome) bool
+	// decide decides on one job: NextFinish ends the call, NextMore goes on to the next job.
+	decide func(*Command, *Call, *Job, *Outcome) Next
+	// finish answers when there are no more jobs, and want says how many to read when there may be more.
+	finish func(*Command, *Call, *Outcome)
+	want   func(*Command, *Call, *Outcome) int32
+
 	numkeys string
-	id      int   // where in Request.Args the id is, 0 if there is none
-	word    int   // where the keyword is, 0 if there is none
-	option  int   // where the option is, 0 if there is none
-	cursor  int   // where the cursor is, 0 if there is none
-	numbers []int // where the numbers are
+	at      [NumRoles]int // where in Call.Args the argument of a role is, 0 if there is none
+	numbers []int         // where the numbers are
+	worded  bool          // there is a keyword, an option or a cursor
 	places  []place
 }
 
 // Arity is the number of arguments, the verb's name included; negative if there may be more, as the server has it.
-func (c *Command) Arity() int {
-	if c.option > 0 {
-		return -len(c.Args)
+func (v *Command) Arity() int {
+	if v.at[RoleOption] > 0 {
+		return -len(v.Args)
 	}
-	return len(c.Args) + 1
+	return len(v.Args) + 1
 }
 
 // ReadOnly tells that the verb writes nothing, so that replicas run it too.
-func (c *Command) ReadOnly() bool { return strings.HasPrefix(c.Flags, "readonly ") }
+func (v *Command) ReadOnly() bool { return strings.HasPrefix(v.Flags, "readonly ") }
 
 // Numkeys is the verb's count of keys as its first argument must spell it; empty if it has none.
-func (c *Command) Numkeys() string { return c.numkeys }
+func (v *Command) Numkeys() string { return v.numkeys }
+
+// At is where among the arguments, the verb's name being number 0, that of a role is; 0 if there is none.
+func (v *Command) At(r Role) int { return v.at[r] }
+
+// arg is the argument of a role, or the empty string if it was left out.
+func (v *Command) arg(c *Call, r Role) string {
+	if i := v.at[r]; i < len(c.Args) {
+		return c.Args[i]
+	}
+	return ""
+}
+
+// number is the argument of a role that check has found to be in its range.
+func (v *Command) number(c *Call, r Role) int64 {
+	n, _ := lease.Decimal(c.Args[v.at[r]])
+	return n
+}
 
 // Table is the module on one screen.
 var Table = [NumVerbs]Command{
 	Enqueue: {
 		Name:       "EMQ.ENQUEUE",
+		Since:      "0.1.0",
 		Summary:    "Puts a new job into a queue, in the order of its id; a job that exists already is left alone.",
 		Complexity: "O(log(N)) with N the number of pending jobs.",
 		Flags:      "write deny-oom fast getkeys-api",
@@ -158,14 +193,16 @@ var Table = [NumVerbs]Command{
 			{Name: "row", Role: RoleKey, Key: KeyRow, Access: AccessRW | AccessInsert},
 			{Name: "pending", Role: RoleKey, Key: KeyPending, Access: AccessRW | AccessInsert},
 			{Name: "id", Role: RoleID},
-			{Name: "payload", Role: RoleBytes},
+			{Name: "payload", Role: RolePayload},
 		},
-		Plan:    Plan{Keys: []Key{KeyRow, KeyPending}, Counter: NoKey, Source: NoKey, Member: NoKey},
+		Plan:    Plan{Keys: []Key{KeyPending}, Jobs: NamedJob, Walk: NoKey, Member: NoKey},
 		Results: []Result{ResultEnqueued, ResultDuplicate},
-		decide:  decideEnqueue,
+		admit:   (*Command).admitEnqueue,
+		decide:  (*Command).decideEnqueue,
 	},
 	Claim: {
 		Name:       "EMQ.CLAIM",
+		Since:      "0.1.0",
 		Summary:    "Takes the first pending job under a lease, with the fencing token that its holder must present.",
 		Complexity: "O((D+1)*log(N)) with N the number of jobs and D, at most 100, the number of broken entries dropped on the way.",
 		Flags:      "write fast getkeys-api",
@@ -176,21 +213,25 @@ var Table = [NumVerbs]Command{
 			{Name: "pending", Role: RoleKey, Key: KeyPending, Access: AccessRW | AccessRead | AccessDelete},
 			{Name: "active", Role: RoleKey, Key: KeyActive, Access: AccessRW | AccessInsert},
 			{Name: "rowprefix", Role: RoleRowPrefix},
-			{Name: "lease_ms", Role: RoleNumber, Range: between(1, lease.MaxMillis)},
+			{Name: "lease_ms", Role: RoleLease, Range: between(1, lease.MaxMillis)},
 		},
 		Plan: Plan{
-			Keys:    []Key{KeyPending, KeyActive},
-			Values:  []Field{FieldState, FieldAttempts, FieldPayload},
-			Counter: NoKey,
-			Source:  KeyPending,
-			Member:  NoKey,
+			Keys:   []Key{KeyPending, KeyActive},
+			Jobs:   WalkedJobs,
+			Walk:   KeyPending,
+			Values: []Field{FieldState, FieldAttempts, FieldPayload},
+			Member: NoKey,
 		},
-		Results: []Result{ResultClaimed, ResultEmpty},
-		Fates:   [NumFates]string{Dropped: entriesDropped, Buried: jobsBuried},
-		decide:  decideClaim,
+		Results:      []Result{ResultClaimed, ResultEmpty},
+		Dispositions: [NumDispositions]string{Dropped: entriesDropped, Buried: jobsBuried},
+		admit:        (*Command).admitClaim,
+		decide:       (*Command).decideClaim,
+		finish:       (*Command).finishClaim,
+		want:         (*Command).wantOne,
 	},
 	Complete: {
 		Name:       "EMQ.COMPLETE",
+		Since:      "0.1.0",
 		Summary:    "Settles a held job as done and removes it.",
 		Complexity: "O(log(N)+M) with N the number of active jobs and M the number of fields in the job's row.",
 		Flags:      "write getkeys-api",
@@ -204,18 +245,21 @@ var Table = [NumVerbs]Command{
 			{Name: "base", Role: RoleBase},
 		},
 		Plan: Plan{
-			Keys:    []Key{KeyRow, KeyActive, KeyPending, KeyCompleted},
-			Values:  []Field{FieldState, FieldAttempts, FieldGroup, FieldParent},
-			Late:    []Field{FieldLeaseEpoch},
-			Counter: KeyCompleted,
-			Source:  NoKey,
-			Member:  NoKey,
+			Keys:   []Key{KeyActive, KeyPending, KeyCompleted},
+			Jobs:   NamedJob,
+			Walk:   NoKey,
+			Values: []Field{FieldState, FieldAttempts, FieldGroup, FieldParent},
+			Late:   []Field{FieldLeaseEpoch},
+			Probes: []Probe{{KeyCompleted, FieldCount}},
+			Member: NoKey,
 		},
 		Results: []Result{ResultCompleted, ResultGone, ResultStale, ResultScript},
-		decide:  decideComplete,
+		admit:   (*Command).admitComplete,
+		decide:  (*Command).decideComplete,
 	},
 	Fail: {
 		Name:       "EMQ.FAIL",
+		Since:      "0.1.0",
 		Summary:    "Gives a held job back after a failure: to a later retry, or to the dead letters at the cap.",
 		Complexity: "O(log(N)) with N the number of jobs in the set that is left or entered.",
 		Flags:      "write fast getkeys-api",
@@ -228,25 +272,28 @@ var Table = [NumVerbs]Command{
 			{Name: "row", Role: RoleKey, Key: KeyRow, Access: AccessRW | AccessUpdate},
 			{Name: "id", Role: RoleID},
 			{Name: "token", Role: RoleToken},
-			{Name: "delay_ms", Role: RoleNumber, Range: between(0, lease.MaxMillis)},
-			{Name: "max", Role: RoleNumber, Range: between(1, lease.MaxAttempts)},
-			{Name: "error", Role: RoleBytes},
+			{Name: "delay_ms", Role: RoleDelay, Range: between(0, lease.MaxMillis)},
+			{Name: "max", Role: RoleMax, Range: between(1, lease.MaxAttempts)},
+			{Name: "error", Role: RoleError},
 			{Name: "base", Role: RoleBase},
 		},
 		Plan: Plan{
-			Keys:        []Key{KeyRow, KeyActive, KeyPending, KeySchedule, KeyDead},
-			Values:      []Field{FieldState, FieldAttempts, FieldFailures, FieldGroup, FieldParent},
-			Late:        []Field{FieldLeaseEpoch},
-			LateCounter: true,
-			Counter:     KeyFailed,
-			Source:      NoKey,
-			Member:      NoKey,
+			Keys:       []Key{KeyActive, KeyPending, KeySchedule, KeyDead},
+			Jobs:       NamedJob,
+			Walk:       NoKey,
+			Values:     []Field{FieldState, FieldAttempts, FieldFailures, FieldGroup, FieldParent},
+			Late:       []Field{FieldLeaseEpoch},
+			Probes:     []Probe{{KeyFailed, FieldCount}},
+			LateProbes: true,
+			Member:     NoKey,
 		},
 		Results: []Result{ResultScheduled, ResultDead, ResultGone, ResultStale, ResultScript},
-		decide:  decideFail,
+		admit:   (*Command).admitFail,
+		decide:  (*Command).decideFail,
 	},
 	Schedule: {
 		Name:       "EMQ.SCHEDULE",
+		Since:      "0.1.0",
 		Summary:    "Puts a new job into a queue for later; a job that exists already is left alone.",
 		Complexity: "O(log(N)) with N the number of scheduled jobs.",
 		Flags:      "write deny-oom fast getkeys-api",
@@ -256,16 +303,18 @@ var Table = [NumVerbs]Command{
 			{Name: "row", Role: RoleKey, Key: KeyRow, Access: AccessRW | AccessInsert},
 			{Name: "schedule", Role: RoleKey, Key: KeySchedule, Access: AccessRW | AccessInsert},
 			{Name: "id", Role: RoleID},
-			{Name: "payload", Role: RoleBytes},
+			{Name: "payload", Role: RolePayload},
 			{Name: "mode", Role: RoleWord, Words: [2]string{scheduleAt, scheduleIn}},
-			{Name: "ms", Role: RoleNumber, Range: between(0, lease.MaxMillis)},
+			{Name: "ms", Role: RoleDue, Range: between(0, lease.MaxMillis)},
 		},
-		Plan:    Plan{Keys: []Key{KeyRow, KeySchedule}, Counter: NoKey, Source: NoKey, Member: NoKey},
+		Plan:    Plan{Keys: []Key{KeySchedule}, Jobs: NamedJob, Walk: NoKey, Member: NoKey},
 		Results: []Result{ResultScheduled, ResultDuplicate},
-		decide:  decideSchedule,
+		admit:   (*Command).admitSchedule,
+		decide:  (*Command).decideSchedule,
 	},
 	Extend: {
 		Name:       "EMQ.EXTEND",
+		Since:      "0.1.0",
 		Summary:    "Gives a held job's lease a new deadline, counted from now.",
 		Complexity: "O(log(N)) with N the number of active jobs.",
 		Flags:      "write fast getkeys-api",
@@ -276,21 +325,23 @@ var Table = [NumVerbs]Command{
 			{Name: "row", Role: RoleKey, Key: KeyRow, Access: AccessRW | AccessUpdate},
 			{Name: "id", Role: RoleID},
 			{Name: "token", Role: RoleToken},
-			{Name: "lease_ms", Role: RoleNumber, Range: between(1, lease.MaxMillis)},
+			{Name: "lease_ms", Role: RoleLease, Range: between(1, lease.MaxMillis)},
 		},
 		Plan: Plan{
-			Keys:    []Key{KeyRow, KeyActive},
-			Values:  []Field{FieldState, FieldAttempts, FieldGroup, FieldParent},
-			Late:    []Field{FieldLeaseEpoch},
-			Counter: NoKey,
-			Source:  NoKey,
-			Member:  KeyActive,
+			Keys:   []Key{KeyActive},
+			Jobs:   NamedJob,
+			Walk:   NoKey,
+			Values: []Field{FieldState, FieldAttempts, FieldGroup, FieldParent},
+			Late:   []Field{FieldLeaseEpoch},
+			Member: KeyActive,
 		},
 		Results: []Result{ResultExtended, ResultGone, ResultStale, ResultScript},
-		decide:  decideExtend,
+		admit:   (*Command).admitExtend,
+		decide:  (*Command).decideExtend,
 	},
 	Promote: {
 		Name:       "EMQ.PROMOTE",
+		Since:      "0.1.0",
 		Summary:    "Moves the scheduled jobs that are due to pending.",
 		Complexity: "O(M*log(N)) with N the number of jobs and M, at most 10000, the number of due entries looked at.",
 		Flags:      "write getkeys-api",
@@ -301,22 +352,26 @@ var Table = [NumVerbs]Command{
 			{Name: "schedule", Role: RoleKey, Key: KeySchedule, Access: AccessRW | AccessDelete},
 			{Name: "pending", Role: RoleKey, Key: KeyPending, Access: AccessRW | AccessInsert},
 			{Name: "base", Role: RoleBase},
-			{Name: "limit", Role: RoleNumber, Range: between(1, maxLooked)},
+			{Name: "limit", Role: RoleLimit, Range: between(1, maxLooked)},
 		},
 		Plan: Plan{
-			Keys:    []Key{KeySchedule, KeyPending},
-			Values:  []Field{FieldState, FieldGroup},
-			Counter: NoKey,
-			Source:  KeySchedule,
-			Due:     true,
-			Member:  NoKey,
+			Keys:   []Key{KeySchedule, KeyPending},
+			Jobs:   WalkedJobs,
+			Walk:   KeySchedule,
+			Due:    true,
+			Values: []Field{FieldState, FieldGroup},
+			Member: NoKey,
 		},
-		Results: []Result{ResultPromoted, ResultEmpty},
-		Fates:   [NumFates]string{Returned: jobsPromoted, Dropped: entriesDropped, Left: entriesLeft},
-		decide:  decidePromote,
+		Results:      []Result{ResultPromoted, ResultEmpty},
+		Dispositions: [NumDispositions]string{Returned: jobsPromoted, Dropped: entriesDropped, Left: entriesLeft},
+		admit:        (*Command).admitPromote,
+		decide:       (*Command).decidePromote,
+		finish:       (*Command).finishPromote,
+		want:         (*Command).wantSwept,
 	},
 	Reap: {
 		Name:       "EMQ.REAP",
+		Since:      "0.1.0",
 		Summary:    "Takes back the leases that have expired: to pending, or to the dead letters at the cap on lost leases.",
 		Complexity: "O(M*log(N)) with N the number of jobs and M, at most 10000, the number of expired entries looked at.",
 		Flags:      "write getkeys-api",
@@ -328,36 +383,49 @@ var Table = [NumVerbs]Command{
 			{Name: "pending", Role: RoleKey, Key: KeyPending, Access: AccessRW | AccessInsert},
 			{Name: "dead", Role: RoleKey, Key: KeyDead, Access: AccessRW | AccessInsert},
 			{Name: "base", Role: RoleBase},
-			{Name: "max_stalled", Role: RoleNumber, Range: between(0, lease.MaxAttempts)},
-			{Name: "limit", Role: RoleNumber, Range: between(1, maxLooked)},
+			{Name: "max_stalled", Role: RoleMaxStalled, Range: between(0, lease.MaxAttempts)},
+			{Name: "limit", Role: RoleLimit, Range: between(1, maxLooked)},
 		},
 		Plan: Plan{
-			Keys:    []Key{KeyActive, KeyPending, KeyDead, KeyFailed},
-			Values:  []Field{FieldState, FieldLeaseEpoch, FieldStalled, FieldGroup, FieldParent},
-			Counter: KeyFailed,
-			Source:  KeyActive,
-			Due:     true,
-			Member:  NoKey,
+			Keys:   []Key{KeyActive, KeyPending, KeyDead, KeyFailed},
+			Jobs:   WalkedJobs,
+			Walk:   KeyActive,
+			Due:    true,
+			Values: []Field{FieldState, FieldLeaseEpoch, FieldStalled, FieldGroup, FieldParent},
+			Probes: []Probe{{KeyFailed, FieldCount}},
+			Member: NoKey,
 		},
-		Results: []Result{ResultReaped, ResultEmpty},
-		Fates:   [NumFates]string{Returned: leasesReturned, Stalled: leasesStalled, Buried: jobsBuried, Dropped: entriesDropped, Left: entriesLeft},
-		decide:  decideReap,
+		Results:      []Result{ResultReaped, ResultEmpty},
+		Dispositions: [NumDispositions]string{Returned: leasesReturned, Stalled: leasesStalled, Buried: jobsBuried, Dropped: entriesDropped, Left: entriesLeft},
+		admit:        (*Command).admitReap,
+		decide:       (*Command).decideReap,
+		finish:       (*Command).finishReap,
+		want:         (*Command).wantSwept,
 	},
 	Stats: {
 		Name:       "EMQ.STATS",
+		Since:      "0.1.0",
 		Summary:    "Tells how many jobs of a queue are in which state, and the next times that matter.",
 		Complexity: "O(log(N)) with N the number of jobs.",
 		Flags:      "readonly fast getkeys-api",
 		Categories: "emq read fast",
 		Tips:       "nondeterministic_output",
 		Args:       []Arg{{Name: "base", Role: RoleBase, Access: AccessRO | AccessRead}},
-		Plan:       Plan{Keys: statsKeys, Counter: NoKey, Source: NoKey, Member: NoKey, Figures: true},
-		Fields:     statsFields,
-		Results:    []Result{ResultTold},
-		decide:     decideStats,
+		Plan: Plan{
+			Keys:    []Key{KeyPending, KeyActive, KeySchedule, KeyDead, KeyCompleted, KeyFailed},
+			Walk:    NoKey,
+			Probes:  []Probe{probeCompleted: {KeyCompleted, FieldCount}, probeFailed: {KeyFailed, FieldCount}},
+			Member:  NoKey,
+			Figures: true,
+		},
+		Fields:  statsFields,
+		Results: []Result{ResultOK},
+		admit:   (*Command).admitStats,
+		finish:  (*Command).finishStats,
 	},
 	Audit: {
 		Name:    "EMQ.AUDIT",
+		Since:   "0.1.0",
 		Summary: "Looks through a queue, a part in each call, for jobs that are not where their rows say, and puts them right if asked to.",
 		Complexity: "O(M*log(N)) with N the number of jobs and M about count, or the size of a set that is in a compact " +
 			"encoding; the rows are found among all keys of the database.",
@@ -367,55 +435,56 @@ var Table = [NumVerbs]Command{
 		Args: []Arg{
 			{Name: "base", Role: RoleBase, Access: AccessRW | AccessRead | AccessUpdate},
 			{Name: "cursor", Role: RoleCursor},
-			{Name: "count", Role: RoleNumber, Range: between(1, maxCount)},
+			{Name: "count", Role: RoleCount, Range: between(1, maxCount)},
 			{Name: "fix", Role: RoleOption, Words: [2]string{tokenFix}},
 		},
 		Plan: Plan{
-			Keys:    []Key{KeyPending, KeyActive, KeySchedule, KeyDead},
-			Values:  []Field{FieldState, FieldAttempts, FieldLeaseEpoch, FieldGroup},
-			Counter: NoKey,
-			Source:  NoKey,
-			Member:  NoKey,
-			Scans:   true,
+			Keys:   []Key{KeyPending, KeyActive, KeySchedule, KeyDead},
+			Jobs:   ScannedJobs,
+			Walk:   NoKey,
+			Values: []Field{FieldState, FieldAttempts, FieldLeaseEpoch, FieldGroup},
+			Member: NoKey,
 		},
-		Results: []Result{ResultClean, ResultFound},
-		Fates:   [NumFates]string{Reported: findingsLeft, Repaired: findingsFixed},
-		decide:  decideAudit,
+		Results:      []Result{ResultClean, ResultFound},
+		Dispositions: [NumDispositions]string{Reported: findingsLeft, Repaired: findingsFixed},
+		admit:        (*Command).admitAudit,
+		decide:       (*Command).decideAudit,
+		finish:       (*Command).finishAudit,
+		want:         (*Command).wantMost,
 	},
 }
 
 // The parts of a command that its arguments imply.
 func init() {
-	for v := range Table {
-		c := &Table[v]
-		c.Since = Version
-		keys, hasNumkeys := 0, false
-		for i, a := range c.Args {
+	for i := range Table {
+		v := &Table[i]
+		keys := 0
+		for i, a := range v.Args {
 			if p, ok := placeOf(i+1, &a); ok {
-				c.places = append(c.places, p)
+				v.places = append(v.places, p)
 			}
-			switch a.Role {
-			case RoleNumkeys:
-				hasNumkeys = true
-			case RoleKey:
+			if a.Role == RoleKey {
 				keys++
-			case RoleID:
-				c.id = i + 1
-			case RoleWord:
-				c.word = i + 1
-			case RoleOption:
-				c.option = i + 1
-			case RoleCursor:
-				c.cursor = i + 1
-			case RoleNumber:
-				c.numbers = append(c.numbers, i+1)
 			}
+			if a.Role.IsNumber() {
+				v.numbers = append(v.numbers, i+1)
+			}
+			v.at[a.Role] = i + 1
 		}
-		if hasNumkeys {
-			c.numkeys = strconv.Itoa(keys)
+		v.worded = v.at[RoleWord]+v.at[RoleOption]+v.at[RoleCursor] > 0
+		if v.at[RoleNumkeys] > 0 {
+			v.numkeys = strconv.Itoa(keys)
 		}
-		c.addRefusals()
+		v.addRefusals()
 	}
+}
+
+// How many further jobs a verb wants to read.
+func (v *Command) wantOne(*Call, *Outcome) int32  { return 1 }
+func (v *Command) wantMost(*Call, *Outcome) int32 { return Window }
+
+func (v *Command) wantSwept(c *Call, o *Outcome) int32 {
+	return int32(min(Window, v.remaining(c, o, o.Done)))
 }
 
 // The names of what becomes of entries, as INFO has them: of the verbs', and of the pump's.
@@ -431,15 +500,15 @@ const (
 )
 
 // addRefusals adds those that any verb with such arguments can meet.
-func (c *Command) addRefusals() {
-	if c.numkeys != "" || c.cursor > 0 {
-		c.Results = append(c.Results, ResultArgument)
+func (v *Command) addRefusals() {
+	if v.numkeys != "" || v.worded {
+		v.Results = append(v.Results, ResultArgument)
 	}
-	if c.id > 0 {
-		c.Results = append(c.Results, ResultKind)
+	if v.at[RoleID] > 0 {
+		v.Results = append(v.Results, ResultKind)
 	}
-	if !c.ReadOnly() {
-		c.Results = append(c.Results, ResultReplica)
+	if !v.ReadOnly() {
+		v.Results = append(v.Results, ResultReplica)
 	}
-	c.Results = append(c.Results, ResultKey, ResultFence, ResultType, ResultInternal)
+	v.Results = append(v.Results, ResultKey, ResultFence, ResultType, ResultInternal)
 }

@@ -93,35 +93,35 @@ func TestNames(t *testing.T) {
 func TestTexts(t *testing.T) {
 	for _, c := range []struct {
 		verb   commands.Verb
-		change func(*commands.Request)
+		change func(*commands.Call)
 	}{
-		{commands.Claim, func(r *commands.Request) { r.Args[1] = "02" }},
-		{commands.Claim, func(r *commands.Request) { r.Args[3] = "emq:{other}:active" }},
-		{commands.Claim, func(r *commands.Request) { r.Args[5] = "0" }},
-		{commands.Claim, func(r *commands.Request) { r.Replica = true }},
-		{commands.Claim, func(r *commands.Request) { r.Identity = "echomq:4.0.0" }},
-		{commands.Claim, func(r *commands.Request) { r.IdentityType = commands.List }},
-		{commands.Claim, func(r *commands.Request) {
-			r.IdentityType, r.Types[commands.KeyPending] = commands.None, commands.SortedSet
+		{commands.Claim, func(c *commands.Call) { c.Args[1] = "02" }},
+		{commands.Claim, func(c *commands.Call) { c.Args[3] = "emq:{other}:active" }},
+		{commands.Claim, func(c *commands.Call) { c.Args[5] = "0" }},
+		{commands.Claim, func(c *commands.Call) { c.Replica = true }},
+		{commands.Claim, func(c *commands.Call) { c.Identity = "echomq:4.0.0" }},
+		{commands.Claim, func(c *commands.Call) { c.IdentityType = commands.List }},
+		{commands.Claim, func(c *commands.Call) {
+			c.IdentityType, c.Types[commands.KeyPending] = commands.None, commands.SortedSet
 		}},
-		{commands.Claim, func(r *commands.Request) { r.Types[commands.KeyPending] = commands.List }},
-		{commands.Complete, func(r *commands.Request) { r.IdentityType = commands.None }},
-		{commands.Complete, func(r *commands.Request) { r.Args[2], r.Args[3], r.Args[4] = "", "", "" }},
-		{commands.Complete, func(r *commands.Request) { r.Args[2] = "emq:{}:active" }},
-		{commands.Complete, func(*commands.Request) {}},
-		{commands.Complete, func(r *commands.Request) { r.Present |= 1 << commands.FieldGroup }},
-		{commands.Complete, func(r *commands.Request) { r.Present |= 1 << commands.FieldParent }},
-		{commands.Fail, func(*commands.Request) {}},
-		{commands.Fail, func(r *commands.Request) { r.Types[commands.KeyRow] = commands.None }},
-		{commands.Schedule, func(r *commands.Request) { r.Args[6] = "IN" }},
-		{commands.Extend, func(*commands.Request) {}},
-		{commands.Audit, func(r *commands.Request) { r.Args[2] = "1" }},
-		{commands.Audit, func(r *commands.Request) { r.Args[4] = "fix" }},
-		{commands.Promote, func(r *commands.Request) {
-			r.IdentityType, r.Types[commands.KeySchedule] = commands.None, commands.SortedSet
+		{commands.Claim, func(c *commands.Call) { c.Types[commands.KeyPending] = commands.List }},
+		{commands.Complete, func(c *commands.Call) { c.IdentityType = commands.None }},
+		{commands.Complete, func(c *commands.Call) { c.Args[2], c.Args[3], c.Args[4] = "", "", "" }},
+		{commands.Complete, func(c *commands.Call) { c.Args[2] = "emq:{}:active" }},
+		{commands.Complete, func(*commands.Call) {}},
+		{commands.Complete, func(c *commands.Call) { c.Jobs[0].Present |= 1 << commands.FieldGroup }},
+		{commands.Complete, func(c *commands.Call) { c.Jobs[0].Present |= 1 << commands.FieldParent }},
+		{commands.Fail, func(*commands.Call) {}},
+		{commands.Fail, func(c *commands.Call) { c.Jobs[0].Type = commands.None }},
+		{commands.Schedule, func(c *commands.Call) { c.Args[6] = "IN" }},
+		{commands.Extend, func(*commands.Call) {}},
+		{commands.Audit, func(c *commands.Call) { c.Args[2] = "1" }},
+		{commands.Audit, func(c *commands.Call) { c.Args[4] = "fix" }},
+		{commands.Promote, func(c *commands.Call) {
+			c.IdentityType, c.Types[commands.KeySchedule] = commands.None, commands.SortedSet
 		}},
-		{commands.Reap, func(r *commands.Request) {
-			r.IdentityType, r.Types[commands.KeyActive] = commands.None, commands.SortedSet
+		{commands.Reap, func(c *commands.Call) {
+			c.IdentityType, c.Types[commands.KeyActive] = commands.None, commands.SortedSet
 		}},
 	} {
 		r := request(t, c.verb)
@@ -195,12 +195,12 @@ func reference(t *testing.T, v commands.Verb) string {
 			must = "`" + a.Words[0] + "`, or left out"
 		case commands.RoleCursor:
 			must = "`0`, or what the last call gave"
-		case commands.RoleNumber:
-			must = "integer, " + bounds(t, v, i+1)
 		case commands.RoleToken:
 			must = "the token, as CLAIM gave it"
-		case commands.RoleBytes:
+		case commands.RolePayload, commands.RoleError:
 			must = "any bytes"
+		default:
+			must = "integer, " + bounds(t, v, i+1)
 		}
 		fmt.Fprintf(&b, "| %s | %s |\n", name, must)
 	}
@@ -222,14 +222,13 @@ func bounds(t *testing.T, v commands.Verb, arg int) string {
 }
 
 // request is a call of a verb that holds up to the token, which is not the holder's.
-func request(t *testing.T, v commands.Verb) *commands.Request {
+func request(t *testing.T, v commands.Verb) *commands.Call {
 	t.Helper()
-	c := &commands.Table[v]
-	r := &commands.Request{Identity: fence.Identity, IdentityType: commands.String}
-	r.Args[0], r.Argc, r.Figures = c.Name, int32(len(c.Args))+1, &commands.Figures{}
-	for i, a := range c.Args {
-		r.Args[i+1] = map[commands.Role]string{
-			commands.RoleNumkeys:   c.Numkeys(),
+	verb := &commands.Table[v]
+	c := &commands.Call{Args: []string{verb.Name}, Identity: fence.Identity, IdentityType: commands.String, Figures: &commands.Figures{}}
+	for _, a := range verb.Args {
+		arg := map[commands.Role]string{
+			commands.RoleNumkeys:   verb.Numkeys(),
 			commands.RoleKey:       "emq:{q}:" + a.Key.Suffix(),
 			commands.RoleID:        "JOB1",
 			commands.RoleBase:      "emq:{q}:",
@@ -237,25 +236,30 @@ func request(t *testing.T, v commands.Verb) *commands.Request {
 			commands.RoleWord:      a.Words[0],
 			commands.RoleOption:    a.Words[0],
 			commands.RoleCursor:    "0",
-			commands.RoleNumber:    "1",
 			commands.RoleToken:     "x",
-			commands.RoleBytes:     "x",
 		}[a.Role]
 		if a.Role == commands.RoleKey && a.Key == commands.KeyRow {
-			r.Args[i+1] += "JOB1"
+			arg += "JOB1"
 		}
+		if a.Role.IsNumber() {
+			arg = "1"
+		}
+		c.Args = append(c.Args, arg)
 	}
-	for _, k := range c.Plan.Keys {
-		r.Types[k] = commands.None
+	for _, k := range verb.Plan.Keys {
+		c.Types[k] = commands.None
 	}
-	r.Types[commands.KeyRow] = commands.Hash
-	return r
+	if verb.Plan.Jobs == commands.NamedJob {
+		c.Jobs = []commands.Job{{ID: "JOB1", Type: commands.Hash}}
+	}
+	c.Ended = true
+	return c
 }
 
 // decide has a request decided and returns the refusal's text.
-func decide(v commands.Verb, r *commands.Request) string {
-	var o commands.Outcome
-	commands.Decide(v, r, &o)
+func decide(v commands.Verb, c *commands.Call) string {
+	o := commands.Outcome{Effects: make([]commands.Effect, 0, commands.MaxEffects), Marks: make([]commands.Mark, 1)}
+	commands.Decide(v, c, &o)
 	return string(o.Text[:o.TextLen])
 }
 
@@ -279,7 +283,7 @@ func counted() string {
 		for _, r := range slices.Sorted(slices.Values(c.Results)) {
 			names = append(names, commands.Results[r].Name)
 		}
-		for _, name := range c.Fates {
+		for _, name := range c.Dispositions {
 			if name != "" {
 				names = append(names, name)
 			}

@@ -15,11 +15,16 @@ import (
 // panicID is the job id whose decision panics, so that a test can see what a fault in the module does to a server.
 const panicID = "JOB-debug-panic"
 
-func trigger(r *commands.Request) {
-	if r.Entry == panicID {
+func trigger(c *commands.Call) {
+	for _, job := range c.Jobs {
+		if job.ID == panicID {
+			panic("the debug trigger was met")
+		}
+	}
+	if c.Figures != nil && c.Figures.Oldest == panicID {
 		panic("the debug trigger was met")
 	}
-	for _, arg := range r.Args {
+	for _, arg := range c.Args {
 		if arg == panicID {
 			panic("the debug trigger was met")
 		}

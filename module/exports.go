@@ -24,15 +24,15 @@ func guard(ok *C.int) {
 	text[copy(text[:len(text)-1], fmt.Sprintf("%v\n%s", v, debug.Stack()))] = 0
 }
 
-// emqDecide is the one crossing of a command: it decides the verb on what C read and fills the outcome. It answers 0
+// emqDecide is the one crossing of a command: it decides the verb on what C read and appends to the outcome. It answers 0
 // if the decision panicked; the outcome is then void.
 //
 //export emqDecide
-func emqDecide(verb C.int, request *C.emq_request, outcome *C.emq_outcome) (ok C.int) {
+func emqDecide(verb C.int, call *C.emq_call, outcome *C.emq_outcome) (ok C.int) {
 	defer guard(&ok)
-	r := (*commands.Request)(unsafe.Pointer(request))
-	trigger(r)
-	commands.Decide(commands.Verb(verb), r, (*commands.Outcome)(unsafe.Pointer(outcome)))
+	c := (*commands.Call)(unsafe.Pointer(call))
+	trigger(c)
+	commands.Decide(commands.Verb(verb), c, (*commands.Outcome)(unsafe.Pointer(outcome)))
 	return 1
 }
 
@@ -51,7 +51,7 @@ func emqStart() (ok C.int) {
 	return 1
 }
 
-// emqYield lets the Go scheduler in; see onload.c.
+// emqYield lets the Go scheduler in; see runtime.c.
 //
 //export emqYield
 func emqYield() (ok C.int) {

@@ -2,8 +2,8 @@
  * load, in plain memory: the server calls this in a crash report as well, so there is no Go here, no key and no lock. */
 #include "emq.h"
 
-emq_count emq_counts[EMQ_MAX_VERBS];
-emq_count_names emq_counted[EMQ_MAX_VERBS];
+emq_count emq_counts[EMQ_NUM_VERBS];
+emq_count_names emq_counted[EMQ_NUM_VERBS];
 const char *emq_about[EMQ_NUM_ABOUT][2];
 uint64_t emq_identity_claims;
 
@@ -24,15 +24,15 @@ static void tell_verb(vm_info_ctx *ctx, const emq_count_names *name, const emq_c
     add(ctx, name->calls, calls);
     for (int i = 0; i < EMQ_NUM_RESULTS; i++)
         if (name->results[i]) add(ctx, name->results[i], count->results[i]);
-    for (int i = 0; i < EMQ_NUM_FATES; i++)
-        if (name->fates[i]) add(ctx, name->fates[i], count->fates[i]);
+    for (int i = 0; i < EMQ_NUM_DISPOSITIONS; i++)
+        if (name->dispositions[i]) add(ctx, name->dispositions[i], count->dispositions[i]);
 }
 
 static void tell_commands(vm_info_ctx *ctx) {
     if (vm_InfoAddSection(ctx, "commands") != VM_OK) return;
     add(ctx, "identity_claims", emq_identity_claims);
     add(ctx, "panics", emq_panics);
-    for (int verb = 0; verb < EMQ_MAX_VERBS; verb++)
+    for (int verb = 0; verb < EMQ_NUM_VERBS; verb++)
         if (emq_counted[verb].calls) tell_verb(ctx, &emq_counted[verb], &emq_counts[verb]);
 }
 

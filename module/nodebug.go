@@ -5,4 +5,4 @@ package main
 import "emq/commands"
 
 // trigger does nothing in a library that is shipped; see debug.go.
-func trigger(*commands.Request) {}
+func trigger(*commands.Call) {}

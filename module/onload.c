@@ -8,70 +8,13 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "_cgo_export.h"
 
 enum { MIN_SERVER = 0x080000, FIELDS_EXPIRE_SINCE = 0x090000 };
 
-vm_string *emq_field[EMQ_NUM_FIELDS];
-vm_string *emq_const[EMQ_NUM_CONSTS];
-vm_string *emq_word[EMQ_NUM_WORDS];
-uint8_t emq_part[EMQ_NUM_KEYS];
-const char *emq_text[EMQ_NUM_TEXTS];
-uint8_t emq_text_result[EMQ_NUM_TEXTS];
-const char *emq_suffix[EMQ_NUM_KEYS];
-size_t emq_suffix_len[EMQ_NUM_KEYS];
-vm_string *emq_identity_key, *emq_identity, *emq_run_id;
-emq_bytes emq_epoch;
-int emq_is_replica;
-int emq_is_child;
-int emq_fields_expire;
-uint64_t emq_panics;
-char emq_panic_text[EMQ_MAX_PANIC];
-
 static int live; /* the event loop has turned since the load */
-static uint64_t calls_since_yield;
-static int64_t last_yield_us;
-
-/* ---- The Go scheduler ----
- *
- * A thread of the host that enters Go again and again never passes through Go's scheduler, so after 10 ms the runtime's
- * monitor takes the processor from it and wakes another thread at every tick. Letting the scheduler in costs two thread
- * switches, so it is done where the replies have been written, before the event loop sleeps, and as seldom as keeps the
- * monitor away; long pipelines keep the loop from sleeping, so every LOOK_CALLS entries the clock is looked at, too.
- * `make bench ARGS='-axis yield'` shows it: from 4 to 9 ms Go's threads sleep 500 times a second, without it 2,600. */
-static int64_t yield_us = 8000;
-enum { LOOK_CALLS = 256 };
-
-int64_t emq_coarse_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-static int64_t now_us(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
-static void yield_if_due(void) {
-    int64_t now = now_us();
-    if (now - last_yield_us < yield_us) return;
-    calls_since_yield = 0;
-    last_yield_us = now;
-    emqYield();
-}
-
-void emq_entered_go(void) {
-    if (++calls_since_yield % LOOK_CALLS == 0) yield_if_due();
-}
-
-#ifdef EMQ_DEBUG
-void emq_set_yield(int64_t us) { yield_us = us; }
-#endif
 
 static void on_event_loop(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     (void)event, (void)data;
@@ -79,7 +22,7 @@ static void on_event_loop(vm_ctx *ctx, vm_event event, uint64_t sub, void *data)
     live = 1;
     emq_queues_turn(ctx);
     emq_pump_turn(ctx);
-    if (calls_since_yield) yield_if_due();
+    emq_yield_turn();
 }
 
 static void on_role_changed(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
@@ -262,10 +205,4 @@ __attribute__((visibility("default"))) int ValkeyModule_OnUnload(vm_ctx *ctx) {
            "unload refused: the Go runtime can't leave the process, and a reload would run the old code. To upgrade or "
            "remove the module, restart the server");
     return VM_ERR;
-}
-
-void emq_log_panic(vm_ctx *ctx) {
-    emq_panics++;
-    for (char *line = strtok(emq_panic_text, "\n"); line; line = strtok(NULL, "\n"))
-        vm_Log(ctx, "warning", "panic: %s", line);
 }

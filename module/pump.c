@@ -9,9 +9,8 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
-/* The verbs, as package commands numbers them; layout.go asserts it. */
+/* The verbs, as package commands numbers them. */
 enum { PROMOTE = EMQ_VERB_PROMOTE, REAP = EMQ_VERB_REAP };
 
 enum {
@@ -28,12 +27,6 @@ enum {
 static const emq_position start = {-INFINITY, 0};
 
 emq_pump_stats emq_pump;
-
-static int64_t steady_us(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
 
 /* The server's clock, by which deadlines are told. */
 static int64_t wall_ms(void) { return vm_Milliseconds(); }
@@ -63,7 +56,7 @@ void emq_pump_role_changed(void) { served_since = wall_ms(); }
 /* Notes that the event loop is at work, which it is at least as often as the pump's timer comes. If it was not for two
  * beats, or the clock says so, then the server was stopped, busy with one thing, or its clock was moved. */
 static void watch_clocks(void) {
-    int64_t wall = wall_ms(), steady = steady_us() / 1000, gap = 2 * emq_pump_interval_ms;
+    int64_t wall = wall_ms(), steady = emq_steady_us() / 1000, gap = 2 * emq_pump_interval_ms;
     if (gap < LEAST_GAP_MS) gap = LEAST_GAP_MS;
     if (steady - seen.steady > gap || wall - seen.wall > gap || seen.wall - wall > gap) served_since = wall;
     seen.wall = wall;
@@ -126,11 +119,11 @@ static int has_due(vm_ctx *ctx, vm_string *name, int *there) {
 }
 
 static void tally(int verb, const emq_walk *walk) {
-    *(verb == PROMOTE ? &emq_pump.promoted : &emq_pump.returned) += walk->fates[EMQ_RETURNED];
-    emq_pump.stalled += walk->fates[EMQ_STALLED];
-    emq_pump.buried += walk->fates[EMQ_BURIED];
-    emq_pump.dropped += walk->fates[EMQ_DROPPED];
-    emq_pump.left += walk->fates[EMQ_LEFT];
+    *(verb == PROMOTE ? &emq_pump.promoted : &emq_pump.returned) += walk->dispositions[EMQ_DISPOSITION_RETURNED];
+    emq_pump.stalled += walk->dispositions[EMQ_DISPOSITION_STALLED];
+    emq_pump.buried += walk->dispositions[EMQ_DISPOSITION_BURIED];
+    emq_pump.dropped += walk->dispositions[EMQ_DISPOSITION_DROPPED];
+    emq_pump.left += walk->dispositions[EMQ_DISPOSITION_LEFT];
     if (walk->lag_ms > emq_pump.lag_ms) emq_pump.lag_ms = walk->lag_ms;
 }
 
@@ -144,12 +137,12 @@ static int drain(vm_ctx *ctx, emq_queue *q, int verb, vm_string **argv, emq_prog
         if (q->forgotten || (!ok && !walk.panicked)) return 1;
         if (ok || entries == 1) {
             tally(verb, &walk);
-            p->left += walk.fates[EMQ_LEFT];
+            p->left += walk.dispositions[EMQ_DISPOSITION_LEFT];
             p->at = walk.ended ? start : walk.at;
             if (walk.ended) return 1;
         }
         if (walk.panicked) entries = entries == 1 ? ENTRIES_PER_CALL : 1;
-        if (steady_us() >= until) return 0;
+        if (emq_steady_us() >= until) return 0;
     }
     return 1;
 }
@@ -158,12 +151,12 @@ static int drain(vm_ctx *ctx, emq_queue *q, int verb, vm_string **argv, emq_prog
 static int visit(vm_ctx *ctx, emq_queue *q, int64_t until) {
     if (vm_SelectDb(ctx, q->db) != VM_OK) return 1;
     int there = 0, done = 1;
-    vm_string *schedule = emq_set_name(q, EMQ_SCHEDULE), *active = emq_set_name(q, EMQ_ACTIVE);
+    vm_string *schedule = emq_set_name(q, EMQ_KEY_SCHEDULE), *active = emq_set_name(q, EMQ_KEY_ACTIVE);
     int due = has_due(ctx, schedule, &there), expired = has_due(ctx, active, &there);
     if (!there) {
         emq_queues_forget(q);
     } else if ((due || expired) && is_ours(ctx)) {
-        vm_string *pending = emq_set_name(q, EMQ_PENDING), *dead = emq_set_name(q, EMQ_DEAD);
+        vm_string *pending = emq_set_name(q, EMQ_KEY_PENDING), *dead = emq_set_name(q, EMQ_KEY_DEAD);
         vm_string *base = emq_string(q->base, q->base_len);
         vm_string *promote[] = {base, two, schedule, pending, base, limit};
         vm_string *reap[] = {base, three, active, pending, dead, base, max_stalled, limit};
@@ -195,7 +188,7 @@ static int64_t beat_ms;    /* when the last beat began, on the steady clock */
 static int64_t slice_us;   /* when the last slice began */
 
 static void begin_round(void) {
-    int64_t now = steady_us() / 1000;
+    int64_t now = emq_steady_us() / 1000;
     in_round = 1;
     more = 0;
     beat = !beat_ms || now - beat_ms >= emq_pump_interval_ms;
@@ -208,10 +201,10 @@ static void begin_round(void) {
 
 /* Goes on with the round, or begins one, until the time is up or nothing is left to do. */
 static void slice(vm_ctx *ctx) {
-    slice_us = steady_us();
+    slice_us = emq_steady_us();
     int64_t until = slice_us + emq_pump_budget_us;
     if (!in_round) begin_round();
-    while (steady_us() < until) {
+    while (emq_steady_us() < until) {
         emq_queue *q = emq_queues_next();
         if (q) {
             if (beat)
@@ -227,7 +220,7 @@ static void slice(vm_ctx *ctx) {
         begin_round();
     }
     emq_pump.slices++;
-    emq_pump.time_us += (uint64_t)(steady_us() - slice_us);
+    emq_pump.time_us += (uint64_t)(emq_steady_us() - slice_us);
 }
 
 static void on_timer(vm_ctx *ctx, void *data) {
@@ -250,7 +243,7 @@ static void on_timer(vm_ctx *ctx, void *data) {
 static void arm(vm_ctx *ctx, int64_t ms) {
     if (ms < 1) ms = 1;
     timer = vm_CreateTimer(ctx, ms, on_timer, NULL);
-    due_ms = steady_us() / 1000 + ms;
+    due_ms = emq_steady_us() / 1000 + ms;
     armed = 1;
 }
 
@@ -282,8 +275,8 @@ void emq_pump_turn(vm_ctx *ctx) {
     } else if (away) {
         arm(ctx, emq_pump_interval_ms);
     } else if (in_round || more) {
-        arm(ctx, (steady_us() - slice_us) / 1000 + 1);
+        arm(ctx, (emq_steady_us() - slice_us) / 1000 + 1);
     } else {
-        arm(ctx, beat_ms + emq_pump_interval_ms - steady_us() / 1000);
+        arm(ctx, beat_ms + emq_pump_interval_ms - emq_steady_us() / 1000);
     }
 }

@@ -20,32 +20,12 @@ enum { LEAST_ROOM = 16 };
 
 static emq_queue **buckets;
 static size_t count, room, entry_bytes;
-static uint64_t seed;
 
 static emq_queue *first;   /* the newest, so that a round does not meet those that come meanwhile */
 static emq_queue *to_visit; /* by the pump */
 static emq_queue *to_check; /* by check() */
 static emq_queue *lent;     /* the pump has it: it is not freed before the pump comes back */
 static int in_round;
-
-static uint64_t mix(uint64_t a, uint64_t b) {
-    unsigned __int128 p = (unsigned __int128)a * b;
-    return (uint64_t)p ^ (uint64_t)(p >> 64);
-}
-
-/* The last word overlaps the one before, if there is one. */
-uint32_t emq_hash(const char *p, size_t n) {
-    uint64_t h = seed ^ n, word = 0;
-    if (n < sizeof(word)) {
-        memcpy(&word, p, n);
-        return (uint32_t)mix(h ^ word, seed | 1);
-    }
-    for (size_t i = 0; i < n; i += sizeof(word)) {
-        memcpy(&word, p + (i + sizeof(word) <= n ? i : n - sizeof(word)), sizeof(word));
-        h = mix(h ^ word, 0x9e3779b97f4a7c15);
-    }
-    return (uint32_t)mix(h, seed | 1);
-}
 
 /* The least 2^k - 1 that numbers n buckets. */
 static size_t mask_of(size_t n) { return n > 1 ? ((size_t)2 << (63 - __builtin_clzll(n - 1))) - 1 : 0; }
@@ -301,7 +281,7 @@ static int scan_is_due(vm_ctx *ctx) {
     calls = 0;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const char *stats = vm_ServerInfoGetFieldC(info, names[i]);
-        if (stats) calls = mix(calls ^ emq_hash(stats, strlen(stats)), 0x9e3779b97f4a7c15 + i);
+        if (stats) calls = emq_mix(calls ^ emq_hash(stats, strlen(stats)), 0x9e3779b97f4a7c15 + i);
     }
     vm_FreeServerInfo(ctx, info);
     return calls != was;
@@ -337,7 +317,7 @@ static void check(vm_ctx *ctx) {
         emq_queue *q = to_check ? to_check : first;
         if (!q) break;
         to_check = q->after;
-        if (vm_SelectDb(ctx, q->db) == VM_OK && !is_there(ctx, q, EMQ_SCHEDULE) && !is_there(ctx, q, EMQ_ACTIVE))
+        if (vm_SelectDb(ctx, q->db) == VM_OK && !is_there(ctx, q, EMQ_KEY_SCHEDULE) && !is_there(ctx, q, EMQ_KEY_ACTIVE))
             emq_queues_forget(q);
     }
 }
@@ -353,7 +333,7 @@ int emq_queues_subscribe(vm_ctx *ctx) {
     drop(-1);
     owed = owed_at_once = 0;
     scan_wanted = 0;
-    vm_GetRandomBytes((unsigned char *)&seed, sizeof(seed));
+    emq_seed_hash();
     misses_some = vm_GetServerVersion() >= 0x080100;
     int classes = VM_NOTIFY_LOADED | (hears_new() ? VM_NOTIFY_NEW : VM_NOTIFY_ZSET);
     return vm_SubscribeToKeyspaceEvents(ctx, classes, on_key) == VM_OK &&

@@ -12,8 +12,6 @@ static const vm_info_version info_version = {
     .sizeof_arg = sizeof(vm_arg),
 };
 
-vm_string *emq_string(const char *s, size_t n) { return vm_CreateString(NULL, s, n); }
-
 const char *emq_add_category(vm_ctx *ctx, const char *name) {
     /* Busy: an earlier load made it; categories stay for the server's life. */
     if (vm_AddACLCategory(ctx, name) == VM_OK || errno == EBUSY) return NULL;
@@ -51,7 +49,6 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
         .key_specs = specs,
         .args = args,
     };
-    if (verb >= emq_num_trampolines) return "no trampoline for the verb";
     if (vm_CreateCommand(ctx, v->name, emq_trampolines[verb], flags, 0, 0, 0) != VM_OK) return "CreateCommand failed";
     vm_command *command = vm_GetCommand(ctx, v->name);
     if (!command) return "GetCommand failed";

@@ -82,11 +82,14 @@ func emqRegister(ctx *C.vm_ctx) (failed *C.char) {
 func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	c := &commands.Table[v]
 	verb := &C.emq_verbs[v]
-	*verb = C.emq_verb{name: C.CString(c.Name), arity: C.int(len(c.Args) + 1), least: C.int(max(c.Arity(), -c.Arity())), counter: C.uint8_t(c.Plan.Counter),
-		source: C.uint8_t(c.Plan.Source), member: C.uint8_t(c.Plan.Member)}
+	*verb = C.emq_verb{name: C.CString(c.Name), arity: C.int(len(c.Args) + 1), least: C.int(max(c.Arity(), -c.Arity())), jobs: C.uint8_t(c.Plan.Jobs),
+		walk: C.uint8_t(c.Plan.Walk), member: C.uint8_t(c.Plan.Member), count_at: C.int(c.At(commands.RoleCount))}
 	verb.due, verb.readonly = flag(c.Plan.Due), flag(c.ReadOnly())
-	verb.figures, verb.scans = flag(c.Plan.Figures), flag(c.Plan.Scans)
-	verb.late_counter = flag(c.Plan.LateCounter)
+	verb.figures, verb.late_probes = flag(c.Plan.Figures), flag(c.Plan.LateProbes)
+	verb.num_probes = C.uint8_t(len(c.Plan.Probes))
+	for i, p := range c.Plan.Probes {
+		verb.probes[i] = C.emq_probe{key: C.uint8_t(p.Key), field: C.uint8_t(p.Field)}
+	}
 	for i, name := range c.Fields {
 		verb.fields[i] = constString(name)
 	}
@@ -107,9 +110,12 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	viewed := 0
 	for i, a := range c.Args {
 		names[i+1] = text(a.Name)
-		if a.Role != commands.RoleBytes {
+		if !a.Role.IsOpaque() {
 			verb.view[viewed] = C.uint8_t(i + 1)
 			viewed++
+		}
+		if a.Role.IsNumber() {
+			types[i+1] = C.VM_ARG_INTEGER
 		}
 		switch a.Role {
 		case commands.RoleKey:
@@ -122,8 +128,6 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 		case commands.RoleNumkeys:
 			types[i+1] = C.VM_ARG_INTEGER
 			verb.numkeys = C.int(c.Numkeys()[0] - '0')
-		case commands.RoleNumber:
-			types[i+1] = C.VM_ARG_INTEGER
 		case commands.RoleBase:
 			if a.Access != 0 {
 				types[i+1] = C.VM_ARG_KEY
@@ -169,9 +173,9 @@ func nameCounts(v commands.Verb) {
 	for _, result := range c.Results {
 		names.results[result] = C.CString(c.InfoName(commands.Results[result].Name))
 	}
-	for fate, name := range c.Fates {
+	for disposition, name := range c.Dispositions {
 		if name != "" {
-			names.fates[fate] = C.CString(c.InfoName(name))
+			names.dispositions[disposition] = C.CString(c.InfoName(name))
 		}
 	}
 }

@@ -72,7 +72,7 @@ func TestInfoWire(t *testing.T) {
 	_, is := st.info("emq")
 	assert.Equal(t, wire6, is["emq_identity"])
 	assert.Equal(t, commands.Version, is["emq_version"])
-	assert.Equal(t, strconv.Itoa(commands.VersionNumber), is["emq_version_number"])
+	assert.Equal(t, "100", is["emq_version_number"])
 	assert.Equal(t, "1", is["emq_abi_version"])
 	assert.Equal(t, st.Info("run_id"), is["emq_run_id"])
 	assert.Regexp(t, `^go1\.`, is["emq_go"])

@@ -1,0 +1,145 @@
+package commands
+
+// request is one decision as a host may ask for it: a call that has come to one job. It can be compared.
+type request struct {
+	Args         [MaxArgs]string
+	Argc         int32
+	Entry        string // the id of the job
+	HasEntry     bool   // false where a walk or a scan has come to its end
+	Identity     string
+	IdentityType Type
+	Epoch        string
+	Row          [NumFields]string
+	Present      uint32
+	Types        [NumKeys]Type // the row's included
+	Counts       [NumKeys]string
+	Counted      uint32 // the counters that have a count, as bits
+	Now          int64
+	Deadline     float64
+	ServedSince  int64
+	Figures      Figures
+	HasFigures   bool
+	Scanned      bool
+	ScannedTo    uint64
+	Step, Slice  int32
+	Tally        Tally // of the jobs before
+	Replica      bool
+	Looked       bool
+	Member       uint8
+}
+
+func (r *request) has(f Field) bool { return r.Present&(1<<f) != 0 }
+
+func (r *request) count(key Key, count string) {
+	r.Types[key], r.Counts[key] = Hash, count
+	r.Counted |= 1 << key
+}
+
+// decision is what came of it, without what the host does not look at. It can be compared, too.
+type decision struct {
+	Effects       [MaxEffects]Effect
+	NumEffects    int
+	ClaimIdentity bool
+	Reply         Reply
+	Text          string
+	Refusal       Refusal
+	Next          Next
+	Disposition   Disposition
+	Token         int64
+	Result        Result
+	Finding       Finding
+	Tally         Tally
+	Scan          Scan
+	Numbers       [MaxNumbers]int64
+}
+
+// call is a call and an outcome as the host hands them over, with `dirt` wherever it clears nothing.
+func (r *request) call(verb Verb, dirt bool) (*Call, *Outcome) {
+	v := &Table[verb]
+	c := &Call{
+		Args: r.Args[:r.Argc], Identity: r.Identity, IdentityType: r.IdentityType, Epoch: r.Epoch, Now: r.Now,
+		ServedSince: r.ServedSince, Scanned: r.Scanned, ScannedTo: r.ScannedTo, Step: r.Step, Slice: r.Slice,
+		Types: r.Types, Replica: r.Replica,
+	}
+	job := Job{ID: r.Entry, Row: r.Row, Deadline: r.Deadline, Present: r.Present, Type: r.Types[KeyRow], Member: r.Member, Looked: r.Looked}
+	switch {
+	case v.Plan.Jobs == NamedJob:
+		job.ID = r.Args[v.At(RoleID)]
+		c.Jobs, c.Ended = []Job{job}, true
+	case v.Plan.Jobs == NoJobs:
+		c.Ended = true
+	case r.HasEntry:
+		c.Jobs = []Job{job}
+	default:
+		c.Ended = v.Plan.Jobs == WalkedJobs || r.Scanned
+	}
+	if r.HasFigures {
+		c.Figures = &r.Figures
+	}
+	for i, p := range v.Plan.Probes {
+		if r.Counted&(1<<p.Key) != 0 {
+			c.Probes[i] = r.Counts[p.Key]
+			c.Probed |= 1 << i
+		}
+	}
+	c.Types[KeyRow] = Unread
+	o := &Outcome{Effects: make([]Effect, 0, MaxEffects), Marks: make([]Mark, 1), Tally: r.Tally}
+	if !dirt {
+		return c, o
+	}
+	for i := range MaxEffects {
+		o.Effects[:MaxEffects][i] = Effect{Job: 99, Op: 99, Key: 99, OrElse: 99, N: 99, Score: 99}
+	}
+	for i := range o.Text {
+		o.Text[i] = 'x'
+	}
+	for i := range o.Numbers {
+		o.Numbers[i] = 99
+	}
+	o.Marks[0] = Mark{99, 99, 99, Finding{99, 99, 99, true}}
+	return c, o
+}
+
+// decideOne has a request decided and returns what is meant by the outcome.
+func decideOne(verb Verb, r *request, dirt bool) *decision {
+	c, o := r.call(verb, dirt)
+	Decide(verb, c, o)
+	d := &decision{
+		NumEffects: len(o.Effects), ClaimIdentity: o.ClaimIdentity, Reply: o.Reply, Text: string(o.Text[:o.TextLen]),
+		Refusal: o.Refusal, Next: o.Next, Result: o.Result, Tally: o.Tally, Scan: o.Scan,
+	}
+	if o.TextLen > 0 && o.Text[o.TextLen] != 0 {
+		panic("C reads a text to its NUL")
+	}
+	if o.Admitted && len(c.Jobs) > 0 && (o.Done == 1) == (o.Next == NextLook) {
+		panic("the job was decided and is not, or the other way round")
+	}
+	if o.Admitted && o.Done > 0 {
+		d.Disposition, d.Token, d.Finding = o.Marks[0].Disposition, o.Marks[0].Token, o.Marks[0].Finding
+	}
+	if o.Reply.Kind == ReplyNumbers {
+		d.Numbers = o.Numbers
+	}
+	for i, e := range o.Effects {
+		clear(e.Fields[e.N:])
+		clear(e.Kinds[e.N:])
+		clear(e.Values[e.N:])
+		if e.Op != OpZadd {
+			e.Score = 0
+		}
+		e.Changed, e.Emptied = 0, false
+		d.Effects[i] = e
+	}
+	return d
+}
+
+// counterOf is the counter that a verb adds to, or NoKey.
+func counterOf(verb Verb) Key {
+	if p := Table[verb].Plan.Probes; len(p) == 1 {
+		return p[0].Key
+	}
+	return NoKey
+}
+
+// value is the new value of an effect's field.
+func (e *Effect) value(i int) Value { return Value{e.Kinds[i], e.Values[i]} }

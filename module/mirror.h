@@ -1,0 +1,455 @@
+/* Generated from package commands by tools/mirror; do not edit. */
+#ifndef EMQ_MIRROR_H
+#define EMQ_MIRROR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    EMQ_MAX_PROBES = 2,
+    EMQ_MAX_FIELDS = 4,
+    EMQ_MAX_READ = 5,
+    EMQ_MAX_EFFECTS = 6,
+    EMQ_MAX_NUMBERS = 9,
+    EMQ_MAX_ARGS = 12,
+    EMQ_WINDOW = 32,
+    EMQ_MAX_TEXT = 1024,
+};
+#define EMQ_NO_NUMBER INT64_MIN
+
+enum {
+    EMQ_ACCESS_RO = 1,
+    EMQ_ACCESS_RW = 2,
+    EMQ_ACCESS_READ = 16,
+    EMQ_ACCESS_UPDATE = 32,
+    EMQ_ACCESS_INSERT = 64,
+    EMQ_ACCESS_DELETE = 128,
+};
+
+enum {
+    EMQ_CONST_PENDING = 0,
+    EMQ_CONST_ACTIVE = 1,
+    EMQ_CONST_SCHEDULED = 2,
+    EMQ_CONST_DEAD = 3,
+    EMQ_CONST_ZERO = 4,
+    EMQ_CONST_ONE = 5,
+    EMQ_CONST_BAD_ATTEMPTS = 6,
+    EMQ_CONST_STALLED = 7,
+    EMQ_CONST_AUDIT = 8,
+    EMQ_NUM_CONSTS = 9,
+};
+
+enum {
+    EMQ_NO_DISPOSITION = 0,
+    EMQ_DISPOSITION_DROPPED = 1,
+    EMQ_DISPOSITION_LEFT = 2,
+    EMQ_DISPOSITION_RETURNED = 3,
+    EMQ_DISPOSITION_STALLED = 4,
+    EMQ_DISPOSITION_BURIED = 5,
+    EMQ_DISPOSITION_REPORTED = 6,
+    EMQ_DISPOSITION_REPAIRED = 7,
+    EMQ_NUM_DISPOSITIONS = 8,
+};
+
+enum {
+    EMQ_FIELD_STATE = 0,
+    EMQ_FIELD_ATTEMPTS = 1,
+    EMQ_FIELD_PAYLOAD = 2,
+    EMQ_FIELD_LEASE_EPOCH = 3,
+    EMQ_FIELD_FAILURES = 4,
+    EMQ_FIELD_LAST_ERROR = 5,
+    EMQ_FIELD_STALLED = 6,
+    EMQ_FIELD_GROUP = 7,
+    EMQ_FIELD_PARENT = 8,
+    EMQ_FIELD_COUNT = 9,
+    EMQ_NUM_FIELDS = 10,
+    EMQ_NO_FIELD = 255,
+};
+
+enum {
+    EMQ_HOST_PANICKED = 0,
+    EMQ_HOST_UNCLAIMED = 1,
+    EMQ_HOST_FORKED = 2,
+    EMQ_HOST_UNSCANNED = 3,
+    EMQ_NUM_HOST_TEXTS = 4,
+};
+
+enum {
+    EMQ_KEY_ROW = 0,
+    EMQ_KEY_PENDING = 1,
+    EMQ_KEY_ACTIVE = 2,
+    EMQ_KEY_SCHEDULE = 3,
+    EMQ_KEY_DEAD = 4,
+    EMQ_KEY_COMPLETED = 5,
+    EMQ_KEY_FAILED = 6,
+    EMQ_NUM_KEYS = 7,
+    EMQ_NO_KEY = 255,
+};
+
+enum {
+    EMQ_NEXT_FINISH = 0,
+    EMQ_NEXT_MORE = 1,
+    EMQ_NEXT_LOOK = 2,
+    EMQ_NEXT_SCAN = 3,
+};
+
+enum {
+    EMQ_OP_HSET = 0,
+    EMQ_OP_HDEL = 1,
+    EMQ_OP_ZADD = 2,
+    EMQ_OP_ZREM = 3,
+    EMQ_OP_DEL = 4,
+    EMQ_OP_HINCRBY = 5,
+    EMQ_NUM_OPS = 6,
+};
+
+enum {
+    EMQ_REFUSAL_NOT_REFUSED = 0,
+    EMQ_REFUSAL_REFUSED_NUMKEYS = 1,
+    EMQ_REFUSAL_REFUSED_KIND = 2,
+    EMQ_REFUSAL_REFUSED_KEY = 3,
+    EMQ_REFUSAL_REFUSED_WORD = 4,
+    EMQ_REFUSAL_REFUSED_NUMBER = 5,
+    EMQ_REFUSAL_REFUSED_CURSOR = 6,
+    EMQ_REFUSAL_REFUSED_REPLICA = 7,
+    EMQ_REFUSAL_REFUSED_FENCE = 8,
+    EMQ_REFUSAL_REFUSED_TYPE = 9,
+    EMQ_REFUSAL_REFUSED_GONE = 10,
+    EMQ_REFUSAL_REFUSED_SCRIPT = 11,
+    EMQ_REFUSAL_REFUSED_TOKEN = 12,
+    EMQ_REFUSAL_REFUSED_INTERNAL = 13,
+    EMQ_NUM_REFUSALS = 14,
+};
+
+enum {
+    EMQ_REPLY_INTEGER = 0,
+    EMQ_REPLY_CONST = 1,
+    EMQ_REPLY_EMPTY = 2,
+    EMQ_REPLY_JOB = 3,
+    EMQ_REPLY_LISTS = 4,
+    EMQ_REPLY_NUMBERS = 5,
+    EMQ_REPLY_FINDINGS = 6,
+};
+
+enum {
+    EMQ_NO_RESULT = 0,
+    EMQ_RESULT_ENQUEUED = 1,
+    EMQ_RESULT_SCHEDULED = 2,
+    EMQ_RESULT_DUPLICATE = 3,
+    EMQ_RESULT_CLAIMED = 4,
+    EMQ_RESULT_EMPTY = 5,
+    EMQ_RESULT_COMPLETED = 6,
+    EMQ_RESULT_DEAD = 7,
+    EMQ_RESULT_EXTENDED = 8,
+    EMQ_RESULT_GONE = 9,
+    EMQ_RESULT_PROMOTED = 10,
+    EMQ_RESULT_REAPED = 11,
+    EMQ_RESULT_OK = 12,
+    EMQ_RESULT_CLEAN = 13,
+    EMQ_RESULT_FOUND = 14,
+    EMQ_RESULT_ARGUMENT = 15,
+    EMQ_RESULT_KIND = 16,
+    EMQ_RESULT_KEY = 17,
+    EMQ_RESULT_REPLICA = 18,
+    EMQ_RESULT_FENCE = 19,
+    EMQ_RESULT_TYPE = 20,
+    EMQ_RESULT_SCRIPT = 21,
+    EMQ_RESULT_STALE = 22,
+    EMQ_RESULT_INTERNAL = 23,
+    EMQ_NUM_RESULTS = 24,
+};
+
+enum {
+    EMQ_ROLE_NUMKEYS = 0,
+    EMQ_ROLE_KEY = 1,
+    EMQ_ROLE_ID = 2,
+    EMQ_ROLE_BASE = 3,
+    EMQ_ROLE_ROW_PREFIX = 4,
+    EMQ_ROLE_WORD = 5,
+    EMQ_ROLE_OPTION = 6,
+    EMQ_ROLE_CURSOR = 7,
+    EMQ_ROLE_TOKEN = 8,
+    EMQ_ROLE_PAYLOAD = 9,
+    EMQ_ROLE_ERROR = 10,
+    EMQ_ROLE_LEASE = 11,
+    EMQ_ROLE_DELAY = 12,
+    EMQ_ROLE_DUE = 13,
+    EMQ_ROLE_MAX = 14,
+    EMQ_ROLE_MAX_STALLED = 15,
+    EMQ_ROLE_LIMIT = 16,
+    EMQ_ROLE_COUNT = 17,
+    EMQ_NUM_ROLES = 18,
+};
+
+enum {
+    EMQ_SOURCE_NO_JOBS = 0,
+    EMQ_SOURCE_NAMED_JOB = 1,
+    EMQ_SOURCE_WALKED_JOBS = 2,
+    EMQ_SOURCE_SCANNED_JOBS = 3,
+};
+
+enum {
+    EMQ_TYPE_UNREAD = 0,
+    EMQ_TYPE_NONE = 1,
+    EMQ_TYPE_STRING = 2,
+    EMQ_TYPE_LIST = 3,
+    EMQ_TYPE_HASH = 4,
+    EMQ_TYPE_SET = 5,
+    EMQ_TYPE_SORTED_SET = 6,
+    EMQ_TYPE_MODULE = 7,
+    EMQ_TYPE_STREAM = 8,
+};
+
+enum {
+    EMQ_VALUE_CONST = 0,
+    EMQ_VALUE_ARG = 1,
+    EMQ_VALUE_INT = 2,
+    EMQ_VALUE_EPOCH = 3,
+};
+
+enum {
+    EMQ_VERB_ENQUEUE = 0,
+    EMQ_VERB_CLAIM = 1,
+    EMQ_VERB_COMPLETE = 2,
+    EMQ_VERB_FAIL = 3,
+    EMQ_VERB_SCHEDULE = 4,
+    EMQ_VERB_EXTEND = 5,
+    EMQ_VERB_PROMOTE = 6,
+    EMQ_VERB_REAP = 7,
+    EMQ_VERB_STATS = 8,
+    EMQ_VERB_AUDIT = 9,
+    EMQ_NUM_VERBS = 10,
+};
+
+enum {
+    EMQ_NO_WORD = 0,
+    EMQ_WORD_NO_JOB = 1,
+    EMQ_WORD_NO_ROW = 2,
+    EMQ_WORD_NO_HASH = 3,
+    EMQ_WORD_ATTEMPTS = 4,
+    EMQ_WORD_TWO_SETS = 5,
+    EMQ_WORD_STATE = 6,
+    EMQ_WORD_NO_SET = 7,
+    EMQ_WORD_PENDING = 8,
+    EMQ_WORD_ACTIVE = 9,
+    EMQ_WORD_SCHEDULE = 10,
+    EMQ_WORD_DEAD = 11,
+    EMQ_WORD_ROWS = 12,
+    EMQ_WORD_DROP = 13,
+    EMQ_WORD_LEAVE = 14,
+    EMQ_NUM_WORDS = 15,
+};
+
+/* The module's own version, as a decimal MMmmpp. */
+#define EMQ_VERSION 100
+
+/* One X(verb) for each verb, in their order. */
+#define EMQ_EACH_VERB(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9)
+
+/* A Go string that views bytes of the server's. */
+typedef struct {
+    const char *p;
+    intptr_t n;
+} emq_bytes;
+
+typedef struct {
+    emq_bytes id;
+    emq_bytes row[10];
+    double deadline;
+    uint32_t present;
+    uint8_t type;
+    uint8_t member;
+    uint8_t looked;
+} emq_job;
+_Static_assert(sizeof(emq_job) == 192, "Job");
+_Static_assert(offsetof(emq_job, id) == 0, "Job.ID");
+_Static_assert(offsetof(emq_job, row) == 16, "Job.Row");
+_Static_assert(offsetof(emq_job, deadline) == 176, "Job.Deadline");
+_Static_assert(offsetof(emq_job, present) == 184, "Job.Present");
+_Static_assert(offsetof(emq_job, type) == 188, "Job.Type");
+_Static_assert(offsetof(emq_job, member) == 189, "Job.Member");
+_Static_assert(offsetof(emq_job, looked) == 190, "Job.Looked");
+
+typedef struct {
+    int64_t sizes[7];
+    double next[7];
+    emq_bytes oldest;
+} emq_figures;
+_Static_assert(sizeof(emq_figures) == 128, "Figures");
+_Static_assert(offsetof(emq_figures, sizes) == 0, "Figures.Sizes");
+_Static_assert(offsetof(emq_figures, next) == 56, "Figures.Next");
+_Static_assert(offsetof(emq_figures, oldest) == 112, "Figures.Oldest");
+
+typedef struct {
+    struct {
+        emq_bytes *at;
+        intptr_t n, room;
+    } args;
+    struct {
+        emq_job *at;
+        intptr_t n, room;
+    } jobs;
+    emq_bytes identity;
+    emq_bytes epoch;
+    emq_bytes probes[2];
+    const emq_figures *figures;
+    int64_t now;
+    int64_t served_since;
+    uint64_t scanned_to;
+    int32_t step;
+    int32_t first;
+    int32_t slice;
+    uint32_t probed;
+    uint8_t types[7];
+    uint8_t identity_type;
+    uint8_t replica;
+    uint8_t ended;
+    uint8_t scanned;
+} emq_call;
+_Static_assert(sizeof(emq_call) == 176, "Call");
+_Static_assert(offsetof(emq_call, args) == 0, "Call.Args");
+_Static_assert(offsetof(emq_call, jobs) == 24, "Call.Jobs");
+_Static_assert(offsetof(emq_call, identity) == 48, "Call.Identity");
+_Static_assert(offsetof(emq_call, epoch) == 64, "Call.Epoch");
+_Static_assert(offsetof(emq_call, probes) == 80, "Call.Probes");
+_Static_assert(offsetof(emq_call, figures) == 112, "Call.Figures");
+_Static_assert(offsetof(emq_call, now) == 120, "Call.Now");
+_Static_assert(offsetof(emq_call, served_since) == 128, "Call.ServedSince");
+_Static_assert(offsetof(emq_call, scanned_to) == 136, "Call.ScannedTo");
+_Static_assert(offsetof(emq_call, step) == 144, "Call.Step");
+_Static_assert(offsetof(emq_call, first) == 148, "Call.First");
+_Static_assert(offsetof(emq_call, slice) == 152, "Call.Slice");
+_Static_assert(offsetof(emq_call, probed) == 156, "Call.Probed");
+_Static_assert(offsetof(emq_call, types) == 160, "Call.Types");
+_Static_assert(offsetof(emq_call, identity_type) == 167, "Call.IdentityType");
+_Static_assert(offsetof(emq_call, replica) == 168, "Call.Replica");
+_Static_assert(offsetof(emq_call, ended) == 169, "Call.Ended");
+_Static_assert(offsetof(emq_call, scanned) == 170, "Call.Scanned");
+
+typedef struct {
+    int64_t values[4];
+    int64_t score;
+    int32_t job;
+    uint8_t fields[4];
+    uint8_t kinds[4];
+    uint8_t op;
+    uint8_t key;
+    uint8_t or_else;
+    uint8_t n;
+    uint8_t changed;
+    uint8_t emptied;
+} emq_effect;
+_Static_assert(sizeof(emq_effect) == 64, "Effect");
+_Static_assert(offsetof(emq_effect, values) == 0, "Effect.Values");
+_Static_assert(offsetof(emq_effect, score) == 32, "Effect.Score");
+_Static_assert(offsetof(emq_effect, job) == 40, "Effect.Job");
+_Static_assert(offsetof(emq_effect, fields) == 44, "Effect.Fields");
+_Static_assert(offsetof(emq_effect, kinds) == 48, "Effect.Kinds");
+_Static_assert(offsetof(emq_effect, op) == 52, "Effect.Op");
+_Static_assert(offsetof(emq_effect, key) == 53, "Effect.Key");
+_Static_assert(offsetof(emq_effect, or_else) == 54, "Effect.OrElse");
+_Static_assert(offsetof(emq_effect, n) == 55, "Effect.N");
+_Static_assert(offsetof(emq_effect, changed) == 56, "Effect.Changed");
+_Static_assert(offsetof(emq_effect, emptied) == 57, "Effect.Emptied");
+
+typedef struct {
+    uint8_t what;
+    uint8_t where;
+    uint8_t remedy;
+    uint8_t applied;
+} emq_finding;
+_Static_assert(sizeof(emq_finding) == 4, "Finding");
+_Static_assert(offsetof(emq_finding, what) == 0, "Finding.What");
+_Static_assert(offsetof(emq_finding, where) == 1, "Finding.Where");
+_Static_assert(offsetof(emq_finding, remedy) == 2, "Finding.Remedy");
+_Static_assert(offsetof(emq_finding, applied) == 3, "Finding.Applied");
+
+typedef struct {
+    int64_t token;
+    uint8_t disposition;
+    uint8_t result;
+    emq_finding finding;
+} emq_mark;
+_Static_assert(sizeof(emq_mark) == 16, "Mark");
+_Static_assert(offsetof(emq_mark, token) == 0, "Mark.Token");
+_Static_assert(offsetof(emq_mark, disposition) == 8, "Mark.Disposition");
+_Static_assert(offsetof(emq_mark, result) == 9, "Mark.Result");
+_Static_assert(offsetof(emq_mark, finding) == 10, "Mark.Finding");
+
+typedef struct {
+    int64_t kind;
+    int64_t n;
+} emq_reply;
+_Static_assert(sizeof(emq_reply) == 16, "Reply");
+_Static_assert(offsetof(emq_reply, kind) == 0, "Reply.Kind");
+_Static_assert(offsetof(emq_reply, n) == 8, "Reply.N");
+
+typedef struct {
+    uint64_t at;
+    uint8_t key;
+} emq_scan;
+_Static_assert(sizeof(emq_scan) == 16, "Scan");
+_Static_assert(offsetof(emq_scan, at) == 0, "Scan.At");
+_Static_assert(offsetof(emq_scan, key) == 8, "Scan.Key");
+
+typedef struct {
+    int32_t taken;
+    int32_t moved;
+    int32_t counted;
+} emq_tally;
+_Static_assert(sizeof(emq_tally) == 12, "Tally");
+_Static_assert(offsetof(emq_tally, taken) == 0, "Tally.Taken");
+_Static_assert(offsetof(emq_tally, moved) == 4, "Tally.Moved");
+_Static_assert(offsetof(emq_tally, counted) == 8, "Tally.Counted");
+
+typedef struct {
+    struct {
+        emq_effect *at;
+        intptr_t n, room;
+    } effects;
+    struct {
+        emq_mark *at;
+        intptr_t n, room;
+    } marks;
+    emq_reply reply;
+    emq_scan scan;
+    emq_tally tally;
+    int32_t done;
+    int32_t want;
+    int32_t text_len;
+    uint8_t refusal;
+    uint8_t next;
+    uint8_t result;
+    uint8_t admitted;
+    uint8_t claim_identity;
+    int32_t job;
+    int64_t numbers[9];
+    uint8_t text[1024];
+} emq_outcome;
+_Static_assert(sizeof(emq_outcome) == 1216, "Outcome");
+_Static_assert(offsetof(emq_outcome, effects) == 0, "Outcome.Effects");
+_Static_assert(offsetof(emq_outcome, marks) == 24, "Outcome.Marks");
+_Static_assert(offsetof(emq_outcome, reply) == 48, "Outcome.Reply");
+_Static_assert(offsetof(emq_outcome, scan) == 64, "Outcome.Scan");
+_Static_assert(offsetof(emq_outcome, tally) == 80, "Outcome.Tally");
+_Static_assert(offsetof(emq_outcome, done) == 92, "Outcome.Done");
+_Static_assert(offsetof(emq_outcome, want) == 96, "Outcome.Want");
+_Static_assert(offsetof(emq_outcome, text_len) == 100, "Outcome.TextLen");
+_Static_assert(offsetof(emq_outcome, refusal) == 104, "Outcome.Refusal");
+_Static_assert(offsetof(emq_outcome, next) == 105, "Outcome.Next");
+_Static_assert(offsetof(emq_outcome, result) == 106, "Outcome.Result");
+_Static_assert(offsetof(emq_outcome, admitted) == 107, "Outcome.Admitted");
+_Static_assert(offsetof(emq_outcome, claim_identity) == 108, "Outcome.ClaimIdentity");
+_Static_assert(offsetof(emq_outcome, job) == 112, "Outcome.job");
+_Static_assert(offsetof(emq_outcome, numbers) == 120, "Outcome.Numbers");
+_Static_assert(offsetof(emq_outcome, text) == 192, "Outcome.Text");
+
+typedef struct {
+    uint8_t key;
+    uint8_t field;
+} emq_probe;
+_Static_assert(sizeof(emq_probe) == 2, "Probe");
+_Static_assert(offsetof(emq_probe, key) == 0, "Probe.Key");
+_Static_assert(offsetof(emq_probe, field) == 1, "Probe.Field");
+
+#endif

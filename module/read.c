@@ -1,0 +1,300 @@
+/* What is read for a decision. Nothing is written here. */
+#include "emq.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static uint8_t type_of(vm_key *key) { return (uint8_t)(vm_KeyType(key) + 1); }
+
+static emq_bytes bytes_of(const vm_string *s) {
+    size_t n;
+    const char *p = vm_StringPtrLen(s, &n);
+    return (emq_bytes){p, (intptr_t)n};
+}
+
+/* ---- The queue as a whole ---- */
+
+static void read_identity(emq_frame *f) {
+    f->identity = vm_OpenKey(f->ctx, emq_identity_key, VM_READ | VM_OPEN_NOSTATS | VM_OPEN_NONOTIFY | VM_OPEN_NOEXPIRE);
+    f->call.identity_type = type_of(f->identity);
+    if (f->call.identity_type == EMQ_TYPE_STRING) {
+        size_t n;
+        const char *p = vm_StringDMA(f->identity, &n, VM_READ);
+        f->call.identity = (emq_bytes){p, (intptr_t)n};
+    }
+}
+
+static void read_type(emq_frame *f, int key) { f->call.types[key] = type_of(emq_open(f, NULL, key)); }
+
+static void read_probes(emq_frame *f) {
+    for (int i = 0; i < f->verb->num_probes; i++) {
+        emq_probe probe = f->verb->probes[i];
+        if (f->call.types[probe.key] != EMQ_TYPE_HASH) continue;
+        vm_HashGet(f->key[probe.key], VM_HASH_NONE, emq_field[probe.field], &f->probe[i], NULL);
+        if (!f->probe[i]) continue;
+        f->call.probes[i] = bytes_of(f->probe[i]);
+        f->call.probed |= 1u << i;
+    }
+}
+
+EMQ_COLD static void read_figures(emq_frame *f) {
+    emq_figures *figures = &f->figures;
+    memset(figures, 0, sizeof(*figures));
+    for (int key = 0; key < EMQ_NUM_KEYS; key++) {
+        if (f->call.types[key] != EMQ_TYPE_SORTED_SET) continue;
+        figures->sizes[key] = (int64_t)vm_ValueLength(f->key[key]);
+        vm_ZsetFirstInScoreRange(f->key[key], -INFINITY, INFINITY, 0, 0);
+        vm_string *first = vm_ZsetRangeCurrentElement(f->key[key], &figures->next[key]);
+        if (!first) continue;
+        if (key == EMQ_KEY_PENDING) {
+            f->oldest = first;
+            figures->oldest = bytes_of(first);
+        } else {
+            vm_FreeString(NULL, first);
+        }
+    }
+    f->call.figures = figures;
+}
+
+/* ---- Jobs ---- */
+
+/* Makes room for n items, their marks, and the effects of a whole window. */
+EMQ_COLD static void make_room(emq_frame *f, int32_t n) {
+    if (n > f->room) {
+        int32_t room = 2 * f->room > n ? 2 * f->room : n;
+        emq_item *items = vm_Alloc(sizeof(*items) * (size_t)room);
+        emq_mark *marks = vm_Alloc(sizeof(*marks) * (size_t)room);
+        memcpy(items, f->items, sizeof(*items) * (size_t)f->room);
+        memcpy(marks, f->out.marks.at, sizeof(*marks) * (size_t)f->room);
+        if (f->items != &f->first_item) {
+            vm_Free(f->items);
+            vm_Free(f->out.marks.at);
+        }
+        f->items = items;
+        f->out.marks.at = marks;
+        f->room = room;
+    }
+    intptr_t least = f->out.effects.n + EMQ_WINDOW * EMQ_MAX_EFFECTS;
+    if (f->out.effects.room < least) {
+        size_t room = 2 * (size_t)least;
+        emq_effect *effects = vm_Alloc(sizeof(*effects) * room);
+        memcpy(effects, f->out.effects.at, sizeof(*effects) * (size_t)f->out.effects.n);
+        if (f->out.effects.at != f->first_effects) vm_Free(f->out.effects.at);
+        f->out.effects.at = effects;
+        f->out.effects.room = (intptr_t)room;
+    }
+}
+
+/* The next slot of the window, and its item, of which nothing is read yet. */
+static emq_job *next_slot(emq_frame *f, emq_item **item) {
+    emq_job *job = &f->call.jobs.at[f->call.jobs.n];
+    *item = &f->items[f->call.first + f->call.jobs.n];
+    memset(*item, 0, sizeof(**item));
+    job->present = 0;
+    job->member = job->looked = 0;
+    job->deadline = 0;
+    return job;
+}
+
+static void read_row(emq_frame *f, emq_job *job, emq_item *item) {
+    vm_key *row = emq_open(f, item, EMQ_KEY_ROW);
+    job->type = type_of(row);
+    if (job->type != EMQ_TYPE_HASH) return;
+    /* One call for all values. The list ends in a NULL field. */
+    const uint8_t *v = f->verb->values;
+#define VALUE(i) f->verb->value_names[i], &item->value[i]
+    vm_HashGet(row, VM_HASH_NONE, VALUE(0), VALUE(1), VALUE(2), VALUE(3), VALUE(4), NULL);
+#undef VALUE
+    for (int i = 0; i < EMQ_MAX_READ; i++) {
+        if (!item->value[i]) continue;
+        job->row[v[i]] = bytes_of(item->value[i]);
+        job->present |= 1u << v[i];
+    }
+}
+
+static void read_named(emq_frame *f) {
+    emq_job *job = f->call.jobs.at;
+    job->id = bytes_of(f->items[0].id);
+    read_row(f, job, f->items);
+    int set = f->verb->member;
+    double score;
+    if (set != EMQ_NO_KEY && f->call.types[set] == EMQ_TYPE_SORTED_SET &&
+        vm_ZsetScore(f->key[set], f->items[0].id, &score) == VM_OK)
+        job->member = (uint8_t)(1u << set);
+}
+
+/* Starts the walk, where the pump's last one stopped. 0 if there is nothing more. */
+static int start_walk(emq_frame *f, vm_key *set) {
+    emq_position at = f->walk ? f->walk->at : (emq_position){-INFINITY, 0};
+    double to = f->verb->due ? (double)f->call.now : INFINITY, score;
+    vm_ZsetFirstInScoreRange(set, at.score, to, 0, 0);
+    if (!at.ties) return 1;
+    /* Past all ties but the last without a look, for they may be very many. */
+    for (uint32_t ties = 1; ties < at.ties; ties++)
+        if (!vm_ZsetRangeNext(set)) return 0;
+    vm_string *tie = vm_ZsetRangeCurrentElement(set, &score);
+    if (!tie) return 0;
+    vm_FreeString(NULL, tie);
+    if (score == at.score) return vm_ZsetRangeNext(set);
+    /* Some of them are gone, and what was passed instead is new to us. */
+    vm_ZsetFirstInScoreRange(set, at.score, to, 1, 0);
+    return 1;
+}
+
+/* Reads the next entry of the set that is walked into a slot. 0 if there is none. */
+static int read_entry(emq_frame *f) {
+    vm_key *set = f->key[f->verb->walk];
+    if (f->call.types[f->verb->walk] != EMQ_TYPE_SORTED_SET) return 0;
+    int is_first = !f->call.step && !f->call.jobs.n;
+    if (!(is_first ? start_walk(f, set) : vm_ZsetRangeNext(set))) return 0;
+    emq_item *item;
+    emq_job *job = next_slot(f, &item);
+    item->id = vm_ZsetRangeCurrentElement(set, &job->deadline);
+    if (!item->id) return 0;
+    job->id = bytes_of(item->id);
+    item->row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, job->id);
+    read_row(f, job, item);
+    return 1;
+}
+
+/* Reads which sets of the queue hold a job. */
+EMQ_COLD static void read_members(emq_frame *f, emq_job *job, emq_item *item) {
+    static const uint8_t sets[] = {EMQ_KEY_PENDING, EMQ_KEY_ACTIVE, EMQ_KEY_SCHEDULE, EMQ_KEY_DEAD};
+    job->member = 0;
+    for (size_t i = 0; i < sizeof(sets); i++) {
+        double score;
+        read_type(f, sets[i]);
+        if (f->call.types[sets[i]] == EMQ_TYPE_SORTED_SET && vm_ZsetScore(f->key[sets[i]], item->id, &score) == VM_OK)
+            job->member |= (uint8_t)(1u << sets[i]);
+    }
+    job->looked = 1;
+}
+
+/* Reads the next of what a scan found into a slot. 0 if there is none. */
+EMQ_COLD static int read_scanned(emq_frame *f) {
+    size_t n, prefix = f->scan->stride == 1 ? f->base_len + emq_suffix_len[EMQ_KEY_ROW] : 0;
+    const char *p;
+    do {
+        vm_reply *element = vm_CallReplyArrayElement(f->scan->list, f->scan->at);
+        if (!element) return 0;
+        f->scan->at += f->scan->stride;
+        p = vm_CallReplyStringPtr(element, &n);
+    } while (!p || n < prefix);
+    emq_item *item;
+    emq_job *job = next_slot(f, &item);
+    item->id = vm_CreateString(NULL, p + prefix, n - prefix);
+    job->id = bytes_of(item->id);
+    item->row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, job->id);
+    read_row(f, job, item);
+    read_members(f, job, item);
+    return 1;
+}
+
+void emq_read_more(emq_frame *f, int32_t want) {
+    f->call.jobs.at = f->jobs;
+    f->call.jobs.n = 0;
+    if (f->call.first + want > f->room || f->out.effects.room - f->out.effects.n < want * EMQ_MAX_EFFECTS)
+        make_room(f, f->call.first + want);
+    while (f->call.jobs.n < want) {
+        if (!(f->scan ? read_scanned(f) : read_entry(f))) {
+            f->call.ended = 1;
+            return;
+        }
+        f->call.jobs.n++;
+    }
+}
+
+/* Where the caller names the job, the late part of the plan; else which sets hold it. */
+EMQ_COLD void emq_look(emq_frame *f) {
+    emq_job *job = f->call.jobs.at;
+    emq_item *item = &f->items[f->call.first];
+    if (f->verb->jobs != EMQ_SOURCE_NAMED_JOB) {
+        read_members(f, job, item);
+        return;
+    }
+    const uint8_t *late = f->verb->late;
+    for (int i = 0; i < EMQ_MAX_READ && late[i] != EMQ_NO_FIELD && job->type == EMQ_TYPE_HASH; i++) {
+        int there = 0;
+        vm_HashGet(item->row, VM_HASH_EXISTS, emq_field[late[i]], &there, NULL);
+        if (there) job->present |= 1u << late[i];
+    }
+    if (f->verb->late_probes) {
+        for (int i = 0; i < f->verb->num_probes; i++) read_type(f, f->verb->probes[i].key);
+        read_probes(f);
+    }
+    job->looked = 1;
+}
+
+/* ---- The plan ---- */
+
+/* Where the names can't be those of one queue, or nothing may be written, nothing is read: Go refuses these before it
+ * looks at the store. */
+void emq_read_plan(emq_frame *f) {
+    const emq_verb *v = f->verb;
+    emq_bytes numkeys = f->args[1];
+    if (v->numkeys && (numkeys.n != 1 || numkeys.p[0] != '0' + v->numkeys)) return;
+    if (f->call.replica || !emq_find_base(f)) return;
+    int named = v->jobs == EMQ_SOURCE_NAMED_JOB;
+    if (named) emq_open(f, f->items, EMQ_KEY_ROW); /* first, for it is the key that is most often made */
+    for (uint32_t keys = v->keys; keys; keys &= keys - 1) read_type(f, __builtin_ctz(keys));
+    read_identity(f);
+    if (!v->late_probes) read_probes(f);
+    if (named)
+        read_named(f);
+    else if (v->jobs == EMQ_SOURCE_WALKED_JOBS)
+        emq_read_more(f, 1);
+    else if (f->scan)
+        emq_read_more(f, EMQ_WINDOW);
+    else if (v->figures)
+        read_figures(f);
+}
+
+void emq_free_item(emq_item *item) {
+    for (int i = 0; i < EMQ_MAX_READ; i++)
+        if (item->value[i]) vm_FreeString(NULL, item->value[i]);
+    if (item->named) return;
+    if (item->id) vm_FreeString(NULL, item->id);
+    if (item->row_name) vm_FreeString(NULL, item->row_name);
+}
+
+/* ---- The audit's scan ---- */
+
+/* The pattern of the row keys of a queue: its characters mean themselves. */
+static vm_string *row_pattern(const emq_frame *f) {
+    char *pattern = vm_Alloc(2 * f->base_len + emq_suffix_len[EMQ_KEY_ROW] + 1), *to = pattern;
+    for (size_t i = 0; i < f->base_len; i++) {
+        if (strchr("*?[]\\^-", f->base[i])) *to++ = '\\'; /* no NUL is in a base */
+        *to++ = f->base[i];
+    }
+    memcpy(to, emq_suffix[EMQ_KEY_ROW], emq_suffix_len[EMQ_KEY_ROW]);
+    to += emq_suffix_len[EMQ_KEY_ROW];
+    *to++ = '*';
+    vm_string *s = vm_CreateString(NULL, pattern, (size_t)(to - pattern));
+    vm_Free(pattern);
+    return s;
+}
+
+EMQ_COLD int emq_make_scan(emq_frame *f, emq_scanned *scan) {
+    char cursor[24];
+    int key = f->out.scan.key;
+    vm_string *count = f->argv[f->verb->count_at];
+    snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long)f->out.scan.at);
+    if (key == EMQ_KEY_ROW) {
+        vm_string *pattern = row_pattern(f);
+        scan->reply = vm_Call(f->ctx, "SCAN", "ccscs", cursor, "MATCH", pattern, "COUNT", count);
+        vm_FreeString(NULL, pattern);
+        scan->stride = 1;
+    } else {
+        scan->reply = vm_Call(f->ctx, "ZSCAN", "sccs", emq_name(f, NULL, key), cursor, "COUNT", count);
+        scan->stride = 2; /* each entry with its score */
+    }
+    if (!scan->reply || vm_CallReplyType(scan->reply) != VM_REPLY_ARRAY) return 0;
+    vm_reply *next = vm_CallReplyArrayElement(scan->reply, 0);
+    scan->list = vm_CallReplyArrayElement(scan->reply, 1);
+    size_t n;
+    const char *p = next ? vm_CallReplyStringPtr(next, &n) : NULL;
+    if (!p || !scan->list) return 0;
+    for (size_t i = 0; i < n; i++) scan->to = scan->to * 10 + (uint64_t)(p[i] - '0');
+    return 1;
+}

@@ -1,0 +1,95 @@
+/* The reply, in the shape that was decided. */
+#include "emq.h"
+
+#include <stdio.h>
+
+/* The job that was granted, always the last one of the call. */
+static void reply_job(emq_frame *f) {
+    int32_t i = f->call.first + (int32_t)f->call.jobs.n - 1;
+    emq_item *item = &f->items[i];
+    vm_string *payload = NULL;
+    for (int v = 0; v < EMQ_MAX_READ; v++)
+        if (f->verb->values[v] == EMQ_FIELD_PAYLOAD) payload = item->value[v];
+    vm_ReplyWithArray(f->ctx, 3);
+    vm_ReplyWithString(f->ctx, item->id);
+    if (payload)
+        vm_ReplyWithString(f->ctx, payload);
+    else
+        vm_ReplyWithNull(f->ctx);
+    vm_ReplyWithLongLong(f->ctx, f->out.marks.at[i].token);
+}
+
+/* The ids of the entries with one of some dispositions, as bits. */
+EMQ_COLD static void reply_ids(emq_frame *f, unsigned dispositions) {
+    long n = 0;
+    for (int32_t i = 0; i < f->call.first; i++) n += dispositions >> f->out.marks.at[i].disposition & 1;
+    vm_ReplyWithArray(f->ctx, n);
+    for (int32_t i = 0; i < f->call.first; i++)
+        if (dispositions >> f->out.marks.at[i].disposition & 1) vm_ReplyWithString(f->ctx, f->items[i].id);
+}
+
+EMQ_COLD static void reply_numbers(emq_frame *f, long n) {
+    vm_ReplyWithMap(f->ctx, n);
+    for (long i = 0; i < n; i++) {
+        vm_ReplyWithString(f->ctx, f->verb->fields[i]);
+        if (f->out.numbers[i] == EMQ_NO_NUMBER)
+            vm_ReplyWithNull(f->ctx);
+        else
+            vm_ReplyWithLongLong(f->ctx, f->out.numbers[i]);
+    }
+}
+
+/* A cursor of the audit's, which begins and ends in 0. */
+EMQ_COLD static void reply_cursor(emq_frame *f) {
+    char text[64];
+    size_t n = 1;
+    if (f->out.scan.key == EMQ_NO_KEY) {
+        text[0] = '0';
+    } else {
+        size_t len;
+        const char *part = vm_StringPtrLen(emq_word[emq_part[f->out.scan.key]], &len);
+        n = (size_t)snprintf(text, sizeof(text), "%.*s:%llu", (int)len, part, (unsigned long long)f->out.scan.at);
+    }
+    vm_string *s = emq_string(text, n);
+    vm_ReplyWithString(f->ctx, s);
+    vm_FreeString(NULL, s);
+}
+
+EMQ_COLD static void reply_findings(emq_frame *f) {
+    long n = 0;
+    vm_ReplyWithArray(f->ctx, 2);
+    reply_cursor(f);
+    for (int32_t i = 0; i < f->call.first; i++) n += f->out.marks.at[i].finding.what != 0;
+    vm_ReplyWithArray(f->ctx, n);
+    for (int32_t i = 0; i < f->call.first; i++) {
+        emq_finding finding = f->out.marks.at[i].finding;
+        if (!finding.what) continue;
+        vm_ReplyWithArray(f->ctx, 5);
+        vm_ReplyWithString(f->ctx, emq_word[finding.what]);
+        vm_ReplyWithString(f->ctx, f->items[i].id);
+        vm_ReplyWithString(f->ctx, emq_word[finding.where]);
+        vm_ReplyWithString(f->ctx, emq_word[finding.remedy]);
+        vm_ReplyWithLongLong(f->ctx, finding.applied);
+    }
+}
+
+void emq_send_reply(emq_frame *f) {
+    emq_reply reply = f->out.reply;
+    if (f->out.text_len) {
+        vm_ReplyWithError(f->ctx, (const char *)f->out.text);
+        return;
+    }
+    switch (reply.kind) {
+    case EMQ_REPLY_INTEGER: vm_ReplyWithLongLong(f->ctx, reply.n); break;
+    case EMQ_REPLY_CONST: vm_ReplyWithString(f->ctx, emq_const[reply.n]); break;
+    case EMQ_REPLY_EMPTY: vm_ReplyWithEmptyArray(f->ctx); break;
+    case EMQ_REPLY_JOB: reply_job(f); break;
+    case EMQ_REPLY_LISTS:
+        vm_ReplyWithArray(f->ctx, 2);
+        reply_ids(f, 1u << EMQ_DISPOSITION_RETURNED | 1u << EMQ_DISPOSITION_STALLED);
+        reply_ids(f, 1u << EMQ_DISPOSITION_BURIED);
+        break;
+    case EMQ_REPLY_NUMBERS: reply_numbers(f, (long)reply.n); break;
+    case EMQ_REPLY_FINDINGS: reply_findings(f); break;
+    }
+}
