@@ -119,7 +119,8 @@ void emq_close_keys(emq_frame *f, int but) {
 static uint8_t type_of(vm_key *key) { return (uint8_t)(vm_KeyType(key) + 1); }
 
 static void read_identity(emq_frame *f) {
-    f->identity = vm_OpenKey(f->ctx, emq_identity_key, VM_READ | VM_OPEN_NOSTATS | VM_OPEN_NONOTIFY | VM_OPEN_NOEXPIRE);
+    f->identity = vm_OpenKey(f->ctx, emq_identity_key, VM_READ | VM_OPEN_NOSTATS | VM_OPEN_NONOTIFY | VM_OPEN_NOEXPIRE |
+                                                           (f->verb->readonly ? VM_OPEN_NOTOUCH : 0));
     f->req.identity_type = type_of(f->identity);
     if (f->req.identity_type == EMQ_STRING) {
         size_t n;
