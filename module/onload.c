@@ -158,10 +158,13 @@ static int refuse(vm_ctx *ctx, const char *why) {
     return VM_ERR;
 }
 
-/* Effects are propagated under their plain names, which a server may have been told to rename: it would then lose them
- * on the way to replicas and AOF. A dry run tells whether a name is known, and its missing arguments that it ran not. */
+/* What comes to stand in the AOF and on the way to replicas stands there under its plain name, which a server may have
+ * been told to rename: it could then not read its own AOF. These are the effects, and what the server itself makes of
+ * a command: the transaction around it, its database, what it finds expired, and the row in an AOF that it writes anew. A
+ * dry run tells whether a name is known. */
 static const char *find_renamed(vm_ctx *ctx) {
-    static const char *const names[] = {"SET", "HSET", "HDEL", "ZADD", "ZREM", "DEL", "HINCRBY"};
+    static const char *const names[] = {"SET",  "HSET", "HMSET",  "HDEL",  "HINCRBY", "ZADD",
+                                        "ZREM", "DEL",  "UNLINK", "MULTI", "EXEC",    "SELECT"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         errno = 0;
         vm_reply *reply = vm_Call(ctx, names[i], "D");
@@ -216,8 +219,8 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     const char *renamed = find_renamed(ctx);
     if (renamed) {
         vm_Log(ctx, "warning",
-               "not loaded: this server has no command %s (see rename-command); the effects of the verbs could not be "
-               "replicated",
+               "not loaded: this server has no command %s (see rename-command), which the append-only file and replicas get "
+               "from the verbs",
                renamed);
         return VM_ERR;
     }

@@ -4,11 +4,13 @@ import (
 	"debug/elf"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -344,10 +346,47 @@ func TestDaemon(t *testing.T) {
 	require.NotContains(t, log(), "BUG REPORT")
 }
 
-// Under another name a plain command would get lost on its way to the replicas and the AOF, or break them.
+// A server whose append-only file could not be read, or whose replicas would not understand it, because of a command that
+// goes by another name, is refused: so say the README's limits of each name, and these names there are.
 func TestRenamedCommands(t *testing.T) {
-	for _, name := range []string{"SET", "HSET", "HDEL", "ZADD", "ZREM", "HINCRBY"} {
-		logged(t, refusedAtStart(t, withModule("--rename-command", name, "X"+name)), "<emq>.*not loaded.*"+name)
+	page, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	limit := regexp.MustCompile("(?s)`rename-command`\\*\\* of (.*?):").FindSubmatch(page)
+	require.NotNil(t, limit, "the README names the commands")
+	names := regexp.MustCompile(`[A-Z]{3,}`).FindAllString(string(limit[1]), -1)
+	for _, name := range names {
+		for _, to := range []string{"MY" + name, ""} {
+			logged(t, refusedAtStart(t, withModule("--rename-command", name, to)), "<emq>.*not loaded.* "+name+" ")
+		}
 	}
 	open(t, "--rename-command", "FLUSHDB", "XFLUSHDB", "--rename-command", "GETSET", "XGETSET").life("q", "JOB1", "x")
+
+	s := start(t, withModule("--appendonly", "yes", "--aof-use-rdb-preamble", "no", "--lazyfree-lazy-expire", "no"))
+	st := s.bare(t)
+	st.Must("DEBUG SET-ACTIVE-EXPIRE 0")
+	st.life("q", "JOB1", "x")
+	for _, lazy := range []string{"no", "yes"} { // a row that the verb finds expired
+		st.Must("CONFIG SET lazyfree-lazy-expire " + lazy)
+		require.Equal(t, integer(1), st.Do(good.Enqueue("JOB2", "x")...))
+		st.Must("PEXPIRE "+good.Row("JOB2")+" 1", "ZREM "+good.Pending()+" JOB2", "DEBUG SLEEP 0.01")
+		require.Equal(t, integer(1), st.Do(good.Enqueue("JOB2", "x")...))
+		st.Must("DEL "+good.Row("JOB2"), "DEL "+good.Pending())
+	}
+	st.life("q", "JOB1", "x")
+	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB3", "x")...))
+	written := map[string]bool{}
+	note := func() {
+		for _, args := range append(appended(t, s.Dir, "base"), appended(t, s.Dir, "incr")...) {
+			if name := strings.ToUpper(args[0]); name != "PEXPIREAT" && name != "FLUSHALL" { // the test's own
+				written[name] = true
+			}
+		}
+	}
+	note()
+	st.Must("BGREWRITEAOF")
+	waitFor(t, "the rewrite", func() bool {
+		return st.Info("aof_rewrite_in_progress") == "0" && st.Info("aof_rewrite_scheduled") == "0"
+	})
+	note()
+	require.ElementsMatch(t, names, slices.Collect(maps.Keys(written)))
 }
