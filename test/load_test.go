@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bufio"
 	"debug/elf"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -389,4 +391,33 @@ func TestRenamedCommands(t *testing.T) {
 	})
 	note()
 	require.ElementsMatch(t, names, slices.Collect(maps.Keys(written)))
+}
+
+// A child of the server's in which commands run, that of a script under the debugger, is turned away: Go would hang there.
+func TestForkedChild(t *testing.T) {
+	st := start(t, withModule()).fresh(t)
+	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
+	c, err := net.Dial("unix", st.s.Socket)
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.SetDeadline(time.Now().Add(replyWait)))
+	r := bufio.NewReader(c)
+	send := func(args ...string) {
+		_, err := io.WriteString(c, wire.Encode(args))
+		require.NoError(t, err)
+	}
+	send("SCRIPT", "DEBUG", "YES")
+	reply, err := wire.Read(r)
+	require.NoError(t, err)
+	require.Equal(t, "+OK\r\n", reply)
+	script := "local r = redis.pcall('" + strings.Join(good.Claim(1000), "', '") + "') return r.err or 'it ran'"
+	send("EVAL", script, "0")
+	_, err = wire.Read(r) // the script is at its first line
+	require.NoError(t, err)
+	send("continue")
+	said, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.Contains(t, string(said), "its verbs do not run in a forked child")
+	require.Equal(t, claimed("JOB1", "x", 1), st.Do(good.Claim(1000)...), "the parent")
+	require.Equal(t, integer(1), st.Do(good.Complete("JOB1", "1")...))
 }
