@@ -407,6 +407,9 @@ void emq_pump_turn(vm_ctx *ctx);
 /* This server began to lead or to follow. */
 void emq_pump_role_changed(void);
 
+/* No timer of it is left; the next turn of the event loop would set one again. */
+void emq_pump_stop(vm_ctx *ctx);
+
 /* ---- debug.c, in builds with the tag emqdebug ---- */
 
 typedef struct {

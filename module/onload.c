@@ -89,6 +89,13 @@ static void on_role_changed(vm_ctx *ctx, vm_event event, uint64_t sub, void *dat
 }
 
 static void on_fork(void) { emq_is_child = 1; }
+/* From 9.1 on the server unloads its modules at its end, and warns of one that holds a timer or does not want to go. */
+static void on_shutdown(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
+    (void)event, (void)sub, (void)data;
+    emq_pump_stop(ctx);
+    live = 0;
+}
+
 
 /* ---- Steps of the load ---- */
 
@@ -150,7 +157,8 @@ static int read_run_id(vm_ctx *ctx) {
 
 static int subscribe(vm_ctx *ctx) {
     return vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_EVENTLOOP, VM_EVENT_VERSION}, on_event_loop) == VM_OK &&
-           vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_ROLE_CHANGED, VM_EVENT_VERSION}, on_role_changed) == VM_OK;
+           vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_ROLE_CHANGED, VM_EVENT_VERSION}, on_role_changed) == VM_OK &&
+           vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_SHUTDOWN, VM_EVENT_VERSION}, on_shutdown) == VM_OK;
 }
 
 static int refuse(vm_ctx *ctx, const char *why) {
@@ -257,8 +265,9 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     return VM_OK;
 }
 
-/* Go can't leave a process. Until the event loop turns, the server takes a module back whose settings it refuses;
- * after that an unload would leave the runtime behind, and a reload would run the old code. */
+/* Go can't leave a process. Until the event loop turns, the server takes a module back whose settings it refuses, and at
+ * the server's end nothing is left behind; in between an unload would leave the runtime behind, and a reload would run
+ * the old code. */
 __attribute__((visibility("default"))) int ValkeyModule_OnUnload(vm_ctx *ctx) {
     if (!live) return VM_OK;
     vm_Log(ctx, "warning",

@@ -393,6 +393,32 @@ func TestRenamedCommands(t *testing.T) {
 	require.ElementsMatch(t, names, slices.Collect(maps.Keys(written)))
 }
 
+// An orderly stop has nothing to warn of, with the pump at work and without; one that comes to nothing leaves all as it was.
+func TestOrderlyStop(t *testing.T) {
+	for name, o := range map[string]valkey.Options{"the pump on": withPump("--emq.pump-interval-ms", "10"), "the pump off": withModule()} {
+		t.Run(name, func(t *testing.T) {
+			o.Args = append(o.Args, "--save", "3600 1")
+			s := start(t, o)
+			st := s.attachPlain(t)
+			obstacle := filepath.Join(s.Dir, "dump.rdb")
+			require.NoError(t, os.RemoveAll(obstacle))
+			require.NoError(t, os.MkdirAll(filepath.Join(obstacle, "full"), 0o755))
+			st.refusal("ERR ", "SHUTDOWN")
+			st.refusal("ERR ", "MODULE", "UNLOAD", "emq")
+			require.Equal(t, integer(1), st.Do(good.ScheduleAt("JOB1", "x", 1)...))
+			if !o.Still {
+				waitFor(t, "the job that is due", func() bool { return len(st.members(good.Pending())) == 1 })
+			}
+			require.NoError(t, os.RemoveAll(obstacle))
+			from := len(s.Log())
+			require.NoError(t, s.Stop())
+			end := s.Log()[from:]
+			logged(t, end, "bye bye")
+			require.NotRegexp(t, `(?i)unload (blocked|refused|canceled)|failed|<emq>`, end)
+		})
+	}
+}
+
 // A child of the server's in which commands run, that of a script under the debugger, is turned away: Go would hang there.
 func TestForkedChild(t *testing.T) {
 	st := start(t, withModule()).fresh(t)
