@@ -341,8 +341,8 @@ extern long long emq_max_stalled; /* 0: never */
 extern int emq_config_changed;    /* set when any of them may have changed; the reader clears it */
 
 /* Puts the settings before the server and takes those that it has for them. 0 if one is out of its bounds, which the
- * server has logged. */
-int emq_load_config(vm_ctx *ctx);
+ * server has logged. A later load of the same start keeps what the first took, for the server hands that out once. */
+int emq_load_config(vm_ctx *ctx, int again);
 
 /* ---- queues.c: the queues that may hold scheduled or active jobs ---- */
 

@@ -31,7 +31,8 @@ int emq_fields_expire;
 uint64_t emq_panics;
 char emq_panic_text[EMQ_MAX_PANIC];
 
-static int live; /* the event loop has turned since the load */
+static int loaded; /* this library is the server's module emq */
+static int live;   /* the event loop has turned since the load, and will turn again */
 static uint64_t calls_since_yield;
 static int64_t last_yield_us;
 
@@ -88,7 +89,6 @@ static void on_role_changed(vm_ctx *ctx, vm_event event, uint64_t sub, void *dat
     emq_pump_role_changed();
 }
 
-static void on_fork(void) { emq_is_child = 1; }
 /* From 9.1 on the server unloads its modules at its end, and warns of one that holds a timer or does not want to go. */
 static void on_shutdown(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     (void)event, (void)sub, (void)data;
@@ -96,6 +96,7 @@ static void on_shutdown(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     live = 0;
 }
 
+static void on_fork(void) { emq_is_child = 1; }
 
 /* ---- Steps of the load ---- */
 
@@ -183,6 +184,14 @@ static const char *find_renamed(vm_ctx *ctx) {
     return NULL;
 }
 
+/* Gives the name up that an earlier loadmodule line of the same start took. */
+static int give_up_first(vm_ctx *ctx) {
+    vm_reply *reply = vm_Call(ctx, "MODULE", "cc", "UNLOAD", "emq");
+    int done = reply && vm_CallReplyType(reply) != VM_REPLY_ERROR;
+    if (reply) vm_FreeCallReply(reply);
+    return done;
+}
+
 static int read_arguments(vm_ctx *ctx, vm_string **argv, int argc, int *keep_memcheck) {
     for (int i = 0; i < argc; i++) {
         size_t n;
@@ -207,8 +216,17 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
         return VM_ERR;
     }
     /* First, before anything with an effect: are we wanted here? */
-    if (vm_IsModuleNameBusy("emq")) return refuse(ctx, "a module named emq is loaded already");
+    int flags = vm_GetContextFlags(ctx), again = vm_IsModuleNameBusy("emq");
+    if (again && !(loaded && flags & VM_CTX_SERVER_STARTUP)) return refuse(ctx, "a module named emq is loaded already");
     vm_SetModuleAttribs(ctx, "emq", EMQ_VERSION, VM_APIVER);
+    if (again) {
+        /* CONFIG REWRITE writes a loadmodule line beside the one in an included file. To refuse the second would end the
+         * server's start, so it takes the place of the first. */
+        if (!give_up_first(ctx)) return refuse(ctx, "an earlier loadmodule line has loaded it, and MODULE UNLOAD is refused");
+        vm_Log(ctx, "warning",
+               "more than one loadmodule line loads emq, which is loaded once all the same. CONFIG REWRITE writes one where the "
+               "first is in an included file or a flag; one of them can go");
+    }
     int server = vm_GetServerVersion();
     if (server < MIN_SERVER) {
         vm_Log(ctx, "warning", "not loaded: server version %d.%d.%d, needed 8.0.0 or later", server >> 16,
@@ -217,13 +235,12 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     }
     emq_fields_expire = server >= FIELDS_EXPIRE_SINCE;
     if (!read_arguments(ctx, argv, argc, &keep_memcheck)) return VM_ERR;
-    int flags = vm_GetContextFlags(ctx);
     if (flags & VM_CTX_CLUSTER)
         return refuse(ctx, "the server is cluster-enabled; {emq}:version and the queues lie in different slots, so a "
                            "node could not check the identity of its own queues. Use a standalone server");
     emq_is_replica = (flags & VM_CTX_REPLICA) != 0;
     /* A setting out of its bounds is found before anything is there that can't be taken back. */
-    if (!emq_load_config(ctx)) return refuse(ctx, "a setting emq.* could not be taken; the line above says why");
+    if (!emq_load_config(ctx, again)) return refuse(ctx, "a setting emq.* could not be taken; the line above says why");
     const char *renamed = find_renamed(ctx);
     if (renamed) {
         vm_Log(ctx, "warning",
@@ -257,6 +274,7 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     if (!(flags & VM_CTX_SERVER_STARTUP)) emq_queues_scan();
 
     warn_of_eviction(ctx);
+    loaded = 1;
     live = 0;
     char *description = emqDescription();
     vm_Log(ctx, "notice", "emq %s, on Valkey %d.%d.%d (8.0.0 or later is needed)", description ? description : "?", server >> 16,
@@ -269,7 +287,10 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
  * the server's end nothing is left behind; in between an unload would leave the runtime behind, and a reload would run
  * the old code. */
 __attribute__((visibility("default"))) int ValkeyModule_OnUnload(vm_ctx *ctx) {
-    if (!live) return VM_OK;
+    if (!live) {
+        loaded = 0;
+        return VM_OK;
+    }
     vm_Log(ctx, "warning",
            "unload refused: the Go runtime can't leave the process, and a reload would run the old code. To upgrade or "
            "remove the module, restart the server");

@@ -130,6 +130,9 @@ func TestSecondLoad(t *testing.T) {
 		st.life("q", "JOB1", "x")
 		require.Equal(t, 1, st.loaded())
 	}
+	// At the start it would be a second Go in the process; and the first must be able to make way.
+	logged(t, refusedAtStart(t, withModule("--loadmodule", second)), "not loaded: a module named emq is loaded already")
+	logged(t, refusedAtStart(t, withModule("--loadmodule", os.Getenv("EMQ_MODULE"), "--rename-command", "MODULE", "M")), "<emq> not loaded: .*MODULE UNLOAD")
 }
 
 func TestUnknownArgument(t *testing.T) {
