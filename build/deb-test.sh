@@ -53,9 +53,19 @@ inside() {
 	down
 	up
 	is 'after a restart' "$(cli EMQ.COMPLETE 2 'emq:{q}:active' 'emq:{q}:job:JOB1' JOB1 1 'emq:{q}:')" 1
+	is 'a rewrite, as a failover makes it' "$(cli CONFIG SET emq.max-stalled 7) $(cli CONFIG REWRITE)" 'OK OK'
+	down
+	up
+	is 'starts again' "$(cli CONFIG GET emq.max-stalled | tail -n 1)" 7
+	is 'with the module once' "$(cli MODULE LIST | grep -c emq.so)" 1
+	is 'and says what can go' "$(grep -c 'more than one loadmodule line' /var/log/valkey/valkey-server.log)" 1
 	is 'another job' "$(cli EMQ.ENQUEUE 2 'emq:{q}:job:JOB2' 'emq:{q}:pending' JOB2 'to: bob')" 1
 	down
 
+	is 'a removal after which the server would not start is refused' \
+		"$(apt-get -qq remove --yes valkey-emq 2>&1 | grep -c '^/etc/valkey/valkey.conf:[0-9]*:\(loadmodule\|emq.max-stalled\)')" 2
+	is 'and changes nothing' "$(dpkg-query -W -f '${db:Status-Status}' valkey-emq)" installed
+	eval "$(sed -n 's/^  \(sed .*\)/\1/p' /usr/share/doc/valkey-emq/README.Debian)"
 	apt-get -qq remove --yes valkey-emq >/dev/null 2>&1
 	up
 	is 'without the module the server starts' "$(cli EMQ.CLAIM 2>&1 | cut -d ' ' -f 1-3)" 'ERR unknown command'

@@ -2,7 +2,8 @@
 # deb.sh MODULE [ARCH]: packs the module as build/valkey-emq_VERSION_ARCH.deb. The same source gives the same bytes.
 #
 # It does not touch Valkey's own configuration, and nothing breaks when it is removed: valkey.conf includes the
-# snippet by a pattern, which may match nothing, and the snippet goes with the module.
+# snippet by a pattern, which may match nothing, and the snippet goes with the module. What CONFIG REWRITE has copied
+# out of it would keep the server from starting, so it has to be taken out first.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -38,8 +39,13 @@ cat >"$doc/README.Debian" <<-END
 	  include /usr/share/valkey-emq/*.conf
 
 	As a pattern it may match nothing: without the package the server starts without the module, and the jobs are
-	there as the plain hashes and sorted sets that they are. Settings emq.* of your own belong below that line; take
-	them out before you remove the package, for without the module they keep the server from starting.
+	there as the plain hashes and sorted sets that they are. Settings emq.* of your own belong below that line.
+
+	Without the module no server starts that has emq.* or a loadmodule line of the module's in valkey.conf itself. CONFIG
+	REWRITE, which Sentinel sends at each failover, writes them there. They do no harm as long as the package is there, and
+	it is not removed before they are taken out, with the server stopped:
+
+	  sed -i -E '/^(loadmodule .*emq\.so|emq\.)/d' /etc/valkey/valkey.conf
 
 	Jobs are only as safe as the server's persistence. On a server that has none of appendonly yet, turn it on with
 	CONFIG SET appendonly yes first, and in the file afterwards: a restart with the file alone starts empty.
@@ -70,8 +76,26 @@ cat >"$root/DEBIAN/control" <<-END
  claimed for a time, settled once, delayed, retried and kept as plain hashes
  and sorted sets. Every client of Redis or Valkey can send them.
 END
+cat >"$root/DEBIAN/prerm" <<-'END'
+	#!/bin/sh
+	# Refuses a removal after which Valkey would not start; README.Debian has why. Its configuration is not ours to mend.
+	set -e
+	[ "$1" = remove ] && [ "$(dpkg-query -W -f '${db:Status-Want}' valkey-server 2>/dev/null)" = install ] || exit 0
+	lines=$(grep -HniE '^[[:space:]]*(loadmodule[[:space:]].*emq\.so|emq\.)' /etc/valkey/*.conf) || exit 0
+	cat >&2 <<-EOF
+		valkey-emq: not removed, for without it valkey-server would not start with
+
+		$lines
+
+		Stop it and take these lines out:
+
+		  sed -i -E '/^(loadmodule .*emq\\.so|emq\\.)/d' /etc/valkey/valkey.conf
+	EOF
+	exit 1
+END
 (cd "$root" && find usr -type f -exec md5sum {} +) | LC_ALL=C sort -k 2 >"$root/DEBIAN/md5sums"
-find "$root" -type f ! -name emq.so -exec chmod 644 {} +
+find "$root" -type f ! -name emq.so ! -name prerm -exec chmod 644 {} +
+chmod 755 "$root/DEBIAN/prerm"
 deb=build/valkey-emq_${version}_$arch.deb
 dpkg-deb --root-owner-group --build "$root" "$deb" >/dev/null
 echo "$deb"

@@ -16,7 +16,7 @@ static int set(const char *name, long long to, void *value, vm_string **error) {
     return VM_OK;
 }
 
-int emq_load_config(vm_ctx *ctx) {
+int emq_load_config(vm_ctx *ctx, int again) {
     static const struct {
         const char *name;
         long long value, min, max;
@@ -26,9 +26,15 @@ int emq_load_config(vm_ctx *ctx) {
         {"pump-budget-us", 2000, 100, 1000000, &emq_pump_budget_us},
         {"max-stalled", 3, 0, INT32_MAX, &emq_max_stalled},
     };
-    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+    enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
+    long long kept[SETTINGS];
+    for (int i = 0; i < SETTINGS; i++) {
+        kept[i] = *settings[i].at;
         if (vm_RegisterNumericConfig(ctx, settings[i].name, settings[i].value, 0, settings[i].min, settings[i].max, get,
                                      set, NULL, settings[i].at) != VM_OK)
             return 0;
-    return vm_LoadConfigs(ctx) == VM_OK;
+    }
+    if (vm_LoadConfigs(ctx) != VM_OK) return 0;
+    for (int i = 0; again && i < SETTINGS; i++) *settings[i].at = kept[i];
+    return 1;
 }

@@ -280,8 +280,8 @@ extern long long emq_max_stalled; /* 0: never */
 extern int emq_config_changed;    /* set when any of them may have changed; the reader clears it */
 
 /* Puts the settings before the server and takes those that it has for them. 0 if one is out of its bounds, which the
- * server has logged. */
-int emq_load_config(vm_ctx *ctx);
+ * server has logged. A later load of the same start keeps what the first took, for the server hands that out once. */
+int emq_load_config(vm_ctx *ctx, int again);
 
 /* ---- queues.c: the queues that may hold scheduled or active jobs ---- */
 
@@ -342,6 +342,9 @@ void emq_pump_turn(vm_ctx *ctx);
 
 /* This server began to lead or to follow. */
 void emq_pump_role_changed(void);
+
+/* No timer of it is left; the next turn of the event loop would set one again. */
+void emq_pump_stop(vm_ctx *ctx);
 
 /* ---- debug.c, in builds with the tag emqdebug ---- */
 

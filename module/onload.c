@@ -14,7 +14,8 @@
 
 enum { MIN_SERVER = 0x080000, FIELDS_EXPIRE_SINCE = 0x090000 };
 
-static int live; /* the event loop has turned since the load */
+static int loaded; /* this library is the server's module emq */
+static int live;   /* the event loop has turned since the load, and will turn again */
 
 static void on_event_loop(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     (void)event, (void)data;
@@ -29,6 +30,13 @@ static void on_role_changed(vm_ctx *ctx, vm_event event, uint64_t sub, void *dat
     (void)event, (void)sub, (void)data;
     emq_is_replica = (vm_GetContextFlags(ctx) & VM_CTX_REPLICA) != 0;
     emq_pump_role_changed();
+}
+
+/* From 9.1 on the server unloads its modules at its end, and warns of one that holds a timer or does not want to go. */
+static void on_shutdown(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
+    (void)event, (void)sub, (void)data;
+    emq_pump_stop(ctx);
+    live = 0;
 }
 
 static void on_fork(void) { emq_is_child = 1; }
@@ -93,7 +101,8 @@ static int read_run_id(vm_ctx *ctx) {
 
 static int subscribe(vm_ctx *ctx) {
     return vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_EVENTLOOP, VM_EVENT_VERSION}, on_event_loop) == VM_OK &&
-           vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_ROLE_CHANGED, VM_EVENT_VERSION}, on_role_changed) == VM_OK;
+           vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_ROLE_CHANGED, VM_EVENT_VERSION}, on_role_changed) == VM_OK &&
+           vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_SHUTDOWN, VM_EVENT_VERSION}, on_shutdown) == VM_OK;
 }
 
 static int refuse(vm_ctx *ctx, const char *why) {
@@ -101,10 +110,13 @@ static int refuse(vm_ctx *ctx, const char *why) {
     return VM_ERR;
 }
 
-/* Effects are propagated under their plain names, which a server may have been told to rename: it would then lose them
- * on the way to replicas and AOF. A dry run tells whether a name is known, and its missing arguments that it ran not. */
+/* What comes to stand in the AOF and on the way to replicas stands there under its plain name, which a server may have
+ * been told to rename: it could then not read its own AOF. These are the effects, and what the server itself makes of
+ * a command: the transaction around it, its database, what it finds expired, and the row in an AOF that it writes anew. A
+ * dry run tells whether a name is known. */
 static const char *find_renamed(vm_ctx *ctx) {
-    static const char *const names[] = {"SET", "HSET", "HDEL", "ZADD", "ZREM", "DEL", "HINCRBY"};
+    static const char *const names[] = {"SET",  "HSET", "HMSET",  "HDEL",  "HINCRBY", "ZADD",
+                                        "ZREM", "DEL",  "UNLINK", "MULTI", "EXEC",    "SELECT"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         errno = 0;
         vm_reply *reply = vm_Call(ctx, names[i], "D");
@@ -113,6 +125,14 @@ static const char *find_renamed(vm_ctx *ctx) {
         if (unknown) return names[i];
     }
     return NULL;
+}
+
+/* Gives the name up that an earlier loadmodule line of the same start took. */
+static int give_up_first(vm_ctx *ctx) {
+    vm_reply *reply = vm_Call(ctx, "MODULE", "cc", "UNLOAD", "emq");
+    int done = reply && vm_CallReplyType(reply) != VM_REPLY_ERROR;
+    if (reply) vm_FreeCallReply(reply);
+    return done;
 }
 
 static int read_arguments(vm_ctx *ctx, vm_string **argv, int argc, int *keep_memcheck) {
@@ -139,8 +159,17 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
         return VM_ERR;
     }
     /* First, before anything with an effect: are we wanted here? */
-    if (vm_IsModuleNameBusy("emq")) return refuse(ctx, "a module named emq is loaded already");
+    int flags = vm_GetContextFlags(ctx), again = vm_IsModuleNameBusy("emq");
+    if (again && !(loaded && flags & VM_CTX_SERVER_STARTUP)) return refuse(ctx, "a module named emq is loaded already");
     vm_SetModuleAttribs(ctx, "emq", EMQ_VERSION, VM_APIVER);
+    if (again) {
+        /* CONFIG REWRITE writes a loadmodule line beside the one in an included file. To refuse the second would end the
+         * server's start, so it takes the place of the first. */
+        if (!give_up_first(ctx)) return refuse(ctx, "an earlier loadmodule line has loaded it, and MODULE UNLOAD is refused");
+        vm_Log(ctx, "warning",
+               "more than one loadmodule line loads emq, which is loaded once all the same. CONFIG REWRITE writes one where the "
+               "first is in an included file or a flag; one of them can go");
+    }
     int server = vm_GetServerVersion();
     if (server < MIN_SERVER) {
         vm_Log(ctx, "warning", "not loaded: server version %d.%d.%d, needed 8.0.0 or later", server >> 16,
@@ -149,18 +178,17 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     }
     emq_fields_expire = server >= FIELDS_EXPIRE_SINCE;
     if (!read_arguments(ctx, argv, argc, &keep_memcheck)) return VM_ERR;
-    int flags = vm_GetContextFlags(ctx);
     if (flags & VM_CTX_CLUSTER)
         return refuse(ctx, "the server is cluster-enabled; {emq}:version and the queues lie in different slots, so a "
                            "node could not check the identity of its own queues. Use a standalone server");
     emq_is_replica = (flags & VM_CTX_REPLICA) != 0;
     /* A setting out of its bounds is found before anything is there that can't be taken back. */
-    if (!emq_load_config(ctx)) return refuse(ctx, "a setting emq.* could not be taken; the line above says why");
+    if (!emq_load_config(ctx, again)) return refuse(ctx, "a setting emq.* could not be taken; the line above says why");
     const char *renamed = find_renamed(ctx);
     if (renamed) {
         vm_Log(ctx, "warning",
-               "not loaded: this server has no command %s (see rename-command); the effects of the verbs could not be "
-               "replicated",
+               "not loaded: this server has no command %s (see rename-command), which the append-only file and replicas get "
+               "from the verbs",
                renamed);
         return VM_ERR;
     }
@@ -189,6 +217,7 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     if (!(flags & VM_CTX_SERVER_STARTUP)) emq_queues_scan();
 
     warn_of_eviction(ctx);
+    loaded = 1;
     live = 0;
     char *description = emqDescription();
     vm_Log(ctx, "notice", "emq %s, on Valkey %d.%d.%d (8.0.0 or later is needed)", description ? description : "?", server >> 16,
@@ -197,10 +226,14 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     return VM_OK;
 }
 
-/* Go can't leave a process. Until the event loop turns, the server takes a module back whose settings it refuses;
- * after that an unload would leave the runtime behind, and a reload would run the old code. */
+/* Go can't leave a process. Until the event loop turns, the server takes a module back whose settings it refuses, and at
+ * the server's end nothing is left behind; in between an unload would leave the runtime behind, and a reload would run
+ * the old code. */
 __attribute__((visibility("default"))) int ValkeyModule_OnUnload(vm_ctx *ctx) {
-    if (!live) return VM_OK;
+    if (!live) {
+        loaded = 0;
+        return VM_OK;
+    }
     vm_Log(ctx, "warning",
            "unload refused: the Go runtime can't leave the process, and a reload would run the old code. To upgrade or "
            "remove the module, restart the server");

@@ -252,6 +252,8 @@ static void disarm(vm_ctx *ctx) {
     armed = 0;
 }
 
+void emq_pump_stop(vm_ctx *ctx) { disarm(ctx); }
+
 /* The rest after a slice is set here and not in the timer, because what a slice did is propagated in between. */
 void emq_pump_turn(vm_ctx *ctx) {
     watch_pause();

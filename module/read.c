@@ -16,7 +16,8 @@ static emq_bytes bytes_of(const vm_string *s) {
 /* ---- The queue as a whole ---- */
 
 static void read_identity(emq_frame *f) {
-    f->identity = vm_OpenKey(f->ctx, emq_identity_key, VM_READ | VM_OPEN_NOSTATS | VM_OPEN_NONOTIFY | VM_OPEN_NOEXPIRE);
+    f->identity = vm_OpenKey(f->ctx, emq_identity_key, VM_READ | VM_OPEN_NOSTATS | VM_OPEN_NONOTIFY | VM_OPEN_NOEXPIRE |
+                                                           (f->verb->readonly ? VM_OPEN_NOTOUCH : 0));
     f->call.identity_type = type_of(f->identity);
     if (f->call.identity_type == EMQ_TYPE_STRING) {
         size_t n;

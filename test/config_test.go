@@ -59,14 +59,14 @@ func TestSettings(t *testing.T) {
 	st.life("q", "JOB1", "x")
 }
 
-// configured starts a server with a configuration file, which is the first of its arguments.
-func configured(t *testing.T, file string) *fixture {
+// configured starts a server with a configuration file, which is the first of its arguments, and with flags.
+func configured(t *testing.T, file string, flags ...string) *fixture {
 	t.Helper()
 	binary, err := filepath.Abs(os.Getenv("VALKEY_SERVER"))
 	require.NoError(t, err)
 	script := filepath.Join(t.TempDir(), "server")
 	require.NoError(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nexec '%s' '%s' \"$@\"\n", binary, file), 0o755))
-	return start(t, valkey.Options{Server: script}).attachPlain(t)
+	return start(t, valkey.Options{Server: script, Args: flags}).attachPlain(t)
 }
 
 // Settings stand in the configuration file, before or after the line that loads the module, and CONFIG REWRITE writes
@@ -96,6 +96,79 @@ func TestSettingsInTheFile(t *testing.T) {
 			st.setTo("emq.max-stalled", "0")
 			st.setTo("emq.pump-budget-us", "500")
 			st.setTo("emq.pump-interval-ms", "50")
+		})
+	}
+}
+
+// However the module is loaded, CONFIG REWRITE (Sentinel's, at each failover) leaves a configuration with which the server
+// starts, once with the module, and with its settings. Where it writes a loadmodule line beside one that it does not see,
+// the log says so. It writes no more of them the next time.
+func TestRewrittenConfiguration(t *testing.T) {
+	module := os.Getenv("EMQ_MODULE")
+	link := filepath.Join(t.TempDir(), "link.so")
+	require.NoError(t, os.Symlink(module, link))
+	load := "loadmodule " + module
+	example, err := os.ReadFile("../valkey.conf.example")
+	require.NoError(t, err)
+	for name, way := range map[string]struct {
+		file, included string
+		flags          []string
+		lines          int    // that load it, once it was rewritten
+		memcheck       string // of crash-memcheck-enabled
+	}{
+		"by the file":                   {file: load, lines: 1, memcheck: "no"},
+		"by the example":                {file: strings.Replace(string(example), "/usr/lib/valkey/emq.so", module, 1), lines: 1, memcheck: "no"},
+		"by an included file":           {file: "include DIR/emq.conf", included: load, lines: 2, memcheck: "no"},
+		"by the files of a folder":      {file: "include DIR/*.conf", included: load, lines: 2, memcheck: "no"},
+		"by an argument in one of them": {file: "include DIR/*.conf", included: load + " keep-crash-memcheck", lines: 2, memcheck: "yes"},
+		"by two lines":                  {file: load + "\n" + load, lines: 1, memcheck: "no"},
+		"under two names":               {file: load + "\ninclude DIR/*.conf", included: "loadmodule " + link, lines: 2, memcheck: "no"},
+		"by a flag":                     {flags: []string{"--loadmodule", module}, lines: 2, memcheck: "no"},
+		"by all of them":                {file: "include DIR/*.conf\n" + load, included: load, flags: []string{"--loadmodule", link}, lines: 3, memcheck: "no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "included"), 0o755))
+			file, included := filepath.Join(dir, "valkey.conf"), filepath.Join(dir, "included")
+			write := func(path string, lines ...string) {
+				require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
+			}
+			write(filepath.Join(included, "emq.conf"), "emq.max-stalled 7", way.included)
+			way.file = strings.Replace(way.file, "DIR", included, 1)
+			if way.included == "" {
+				way.file += "\nemq.max-stalled 7"
+			}
+			write(file, "emq.pump-interval-ms 0", way.file, "user worker on >secret +emq.claim ~*")
+			lines := strings.Count("\n"+way.file+"\n"+way.included, "\nloadmodule ") + len(way.flags)/2
+			for range 3 {
+				st := configured(t, file, append([]string{"--enable-module-command", "no"}, way.flags...)...)
+				require.Equal(t, 1, st.loaded())
+				st.setTo("emq.max-stalled", "7")
+				st.setTo("emq.pump-interval-ms", "0")
+				st.setTo("emq.pump-budget-us", "2000")
+				st.setTo("crash-memcheck-enabled", way.memcheck)
+				st.life("q", "JOB1", "x")
+				if lines > 1 {
+					logged(t, st.s.Log(), " # <emq> more than one loadmodule line")
+				} else {
+					require.NotContains(t, st.s.Log(), "more than one loadmodule line")
+				}
+				for range 2 {
+					st.Must("CONFIG REWRITE")
+					text, err := os.ReadFile(file)
+					require.NoError(t, err)
+					require.Equal(t, 1, strings.Count(string(text), "\nloadmodule "), "%s", text)
+				}
+				lines = way.lines
+
+				// The pump, too, is there once, and hears of what it has to do.
+				st.Must("CONFIG SET emq.pump-interval-ms 10")
+				require.Equal(t, integer(1), st.Do(good.ScheduleAt("JOB2", "x", 1)...))
+				waitFor(t, "the job that is due", func() bool { return len(st.members(good.Pending())) == 1 })
+				require.Equal(t, "1", st.Info("emq_pump_jobs_promoted"))
+				st.Must("FLUSHALL")
+				require.NoError(t, st.s.Stop())
+			}
 		})
 	}
 }

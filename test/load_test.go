@@ -1,18 +1,22 @@
 package test
 
 import (
+	"bufio"
 	"debug/elf"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -126,6 +130,9 @@ func TestSecondLoad(t *testing.T) {
 		st.life("q", "JOB1", "x")
 		require.Equal(t, 1, st.loaded())
 	}
+	// At the start it would be a second Go in the process; and the first must be able to make way.
+	logged(t, refusedAtStart(t, withModule("--loadmodule", second)), "not loaded: a module named emq is loaded already")
+	logged(t, refusedAtStart(t, withModule("--loadmodule", os.Getenv("EMQ_MODULE"), "--rename-command", "MODULE", "M")), "<emq> not loaded: .*MODULE UNLOAD")
 }
 
 func TestUnknownArgument(t *testing.T) {
@@ -344,10 +351,102 @@ func TestDaemon(t *testing.T) {
 	require.NotContains(t, log(), "BUG REPORT")
 }
 
-// Under another name a plain command would get lost on its way to the replicas and the AOF, or break them.
+// A server whose append-only file could not be read, or whose replicas would not understand it, because of a command that
+// goes by another name, is refused: so say the README's limits of each name, and these names there are.
 func TestRenamedCommands(t *testing.T) {
-	for _, name := range []string{"SET", "HSET", "HDEL", "ZADD", "ZREM", "HINCRBY"} {
-		logged(t, refusedAtStart(t, withModule("--rename-command", name, "X"+name)), "<emq>.*not loaded.*"+name)
+	page, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	limit := regexp.MustCompile("(?s)`rename-command`\\*\\* of (.*?):").FindSubmatch(page)
+	require.NotNil(t, limit, "the README names the commands")
+	names := regexp.MustCompile(`[A-Z]{3,}`).FindAllString(string(limit[1]), -1)
+	for _, name := range names {
+		for _, to := range []string{"MY" + name, ""} {
+			logged(t, refusedAtStart(t, withModule("--rename-command", name, to)), "<emq>.*not loaded.* "+name+" ")
+		}
 	}
 	open(t, "--rename-command", "FLUSHDB", "XFLUSHDB", "--rename-command", "GETSET", "XGETSET").life("q", "JOB1", "x")
+
+	s := start(t, withModule("--appendonly", "yes", "--aof-use-rdb-preamble", "no", "--lazyfree-lazy-expire", "no"))
+	st := s.bare(t)
+	st.Must("DEBUG SET-ACTIVE-EXPIRE 0")
+	st.life("q", "JOB1", "x")
+	for _, lazy := range []string{"no", "yes"} { // a row that the verb finds expired
+		st.Must("CONFIG SET lazyfree-lazy-expire " + lazy)
+		require.Equal(t, integer(1), st.Do(good.Enqueue("JOB2", "x")...))
+		st.Must("PEXPIRE "+good.Row("JOB2")+" 1", "ZREM "+good.Pending()+" JOB2", "DEBUG SLEEP 0.01")
+		require.Equal(t, integer(1), st.Do(good.Enqueue("JOB2", "x")...))
+		st.Must("DEL "+good.Row("JOB2"), "DEL "+good.Pending())
+	}
+	st.life("q", "JOB1", "x")
+	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB3", "x")...))
+	written := map[string]bool{}
+	note := func() {
+		for _, args := range append(appended(t, s.Dir, "base"), appended(t, s.Dir, "incr")...) {
+			if name := strings.ToUpper(args[0]); name != "PEXPIREAT" && name != "FLUSHALL" { // the test's own
+				written[name] = true
+			}
+		}
+	}
+	note()
+	st.Must("BGREWRITEAOF")
+	waitFor(t, "the rewrite", func() bool {
+		return st.Info("aof_rewrite_in_progress") == "0" && st.Info("aof_rewrite_scheduled") == "0"
+	})
+	note()
+	require.ElementsMatch(t, names, slices.Collect(maps.Keys(written)))
+}
+
+// An orderly stop has nothing to warn of, with the pump at work and without; one that comes to nothing leaves all as it was.
+func TestOrderlyStop(t *testing.T) {
+	for name, o := range map[string]valkey.Options{"the pump on": withPump("--emq.pump-interval-ms", "10"), "the pump off": withModule()} {
+		t.Run(name, func(t *testing.T) {
+			o.Args = append(o.Args, "--save", "3600 1")
+			s := start(t, o)
+			st := s.attachPlain(t)
+			obstacle := filepath.Join(s.Dir, "dump.rdb")
+			require.NoError(t, os.RemoveAll(obstacle))
+			require.NoError(t, os.MkdirAll(filepath.Join(obstacle, "full"), 0o755))
+			st.refusal("ERR ", "SHUTDOWN")
+			st.refusal("ERR ", "MODULE", "UNLOAD", "emq")
+			require.Equal(t, integer(1), st.Do(good.ScheduleAt("JOB1", "x", 1)...))
+			if !o.Still {
+				waitFor(t, "the job that is due", func() bool { return len(st.members(good.Pending())) == 1 })
+			}
+			require.NoError(t, os.RemoveAll(obstacle))
+			from := len(s.Log())
+			require.NoError(t, s.Stop())
+			end := s.Log()[from:]
+			logged(t, end, "bye bye")
+			require.NotRegexp(t, `(?i)unload (blocked|refused|canceled)|failed|<emq>`, end)
+		})
+	}
+}
+
+// A child of the server's in which commands run, that of a script under the debugger, is turned away: Go would hang there.
+func TestForkedChild(t *testing.T) {
+	st := start(t, withModule()).fresh(t)
+	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
+	c, err := net.Dial("unix", st.s.Socket)
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.SetDeadline(time.Now().Add(replyWait)))
+	r := bufio.NewReader(c)
+	send := func(args ...string) {
+		_, err := io.WriteString(c, wire.Encode(args))
+		require.NoError(t, err)
+	}
+	send("SCRIPT", "DEBUG", "YES")
+	reply, err := wire.Read(r)
+	require.NoError(t, err)
+	require.Equal(t, "+OK\r\n", reply)
+	script := "local r = redis.pcall('" + strings.Join(good.Claim(1000), "', '") + "') return r.err or 'it ran'"
+	send("EVAL", script, "0")
+	_, err = wire.Read(r) // the script is at its first line
+	require.NoError(t, err)
+	send("continue")
+	said, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.Contains(t, string(said), "its verbs do not run in a forked child")
+	require.Equal(t, claimed("JOB1", "x", 1), st.Do(good.Claim(1000)...), "the parent")
+	require.Equal(t, integer(1), st.Do(good.Complete("JOB1", "1")...))
 }

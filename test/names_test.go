@@ -56,6 +56,25 @@ func TestQueuesInTurn(t *testing.T) {
 	require.Equal(t, integer(4*n+1), st.Do("DBSIZE"), "a row, a set and two counters of each, and the identity")
 }
 
+// The module keeps the names of queues up to a length, each in a place that other queues get in turn; so queues with names
+// of each length around it, more than there are places.
+func TestQueuesOfEachLength(t *testing.T) {
+	const n = 150
+	st := start(t, withModule()).fresh(t)
+	for length := 105; length <= 125; length++ {
+		var calls [][]string
+		for i := range n {
+			q := queue(fmt.Sprintf("%0*d", length, i))
+			calls = append(calls, q.Enqueue("JOB1", "x"), q.Claim(1000), q.Complete("JOB1", "1"))
+		}
+		for i, reply := range st.Pipeline(calls) {
+			require.Equal(t, []string{integer(1), claimed("JOB1", "x", 1), integer(1)}[i%3], reply, calls[i])
+		}
+		require.Equal(t, integer(n+1), st.Do("DBSIZE"), "a counter of each, and the identity")
+		st.Must("FLUSHALL", "SET {emq}:version echomq:6.0.0")
+	}
+}
+
 // life carries a job through all its states and leaves the queue as it was.
 func (st *fixture) life(q queue, id, payload string) {
 	st.t.Helper()

@@ -174,11 +174,11 @@ func TestRoleChanges(t *testing.T) {
 func TestAppendOnlyFile(t *testing.T) {
 	s := start(t, withModule("--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble", "no"))
 	st := s.bare(t)
-	commands := appended(t, s.Dir)
+	commands := appended(t, s.Dir, "incr")
 	st.life("q", "JOB1", "payload")
 	mix(t, true).load(st, 3000)
 	st.Must("FLUSHALL")
-	all := appended(t, s.Dir)
+	all := appended(t, s.Dir, "incr")
 	require.Greater(t, len(all), len(commands)+1000)
 	open := false
 	for _, args := range all[len(commands):] {
@@ -197,10 +197,10 @@ func TestAppendOnlyFile(t *testing.T) {
 	require.False(t, open)
 }
 
-// appended reads the commands of a server's append-only file.
-func appended(t *testing.T, dir string) [][]string {
+// appended reads the commands of a part of a server's append-only file, base or incr.
+func appended(t *testing.T, dir, part string) [][]string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "appendonlydir", "*.incr.aof"))
+	files, err := filepath.Glob(filepath.Join(dir, "appendonlydir", "*."+part+".aof"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	f, err := os.Open(files[0])

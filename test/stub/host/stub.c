@@ -82,7 +82,9 @@ enum { MAX_KEPT = 640 };
 static store data, replica;
 static vm_command commands[MAX_COMMANDS];
 static int num_commands, is_replica, module_options;
-static vm_event_fn on_event_loop, on_role, on_flush, on_swap;
+static vm_event_fn on_event_loop, on_role, on_flush, on_swap, on_shutdown;
+typedef int (*load_fn)(vm_ctx *, vm_string **, int);
+static load_fn on_unload;
 static vm_notify_fn on_key;
 static vm_info_fn on_info;
 static int key_events;
@@ -283,6 +285,7 @@ static int api_SubscribeToServerEvent(vm_ctx *ctx, vm_event event, vm_event_fn f
     if (event.id == VM_EVENT_ROLE_CHANGED) on_role = f;
     if (event.id == VM_EVENT_FLUSHDB) on_flush = f;
     if (event.id == VM_EVENT_SWAPDB) on_swap = f;
+    if (event.id == VM_EVENT_SHUTDOWN) on_shutdown = f;
     return VM_OK;
 }
 
@@ -1077,10 +1080,9 @@ static int listen_on(const char *path) {
 }
 
 static void load(const char *path, char **args, int num_args) {
-    typedef int (*load_fn)(vm_ctx *, vm_string **, int);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) fault("%s", dlerror());
-    load_fn on_load = (load_fn)dlsym(library, "ValkeyModule_OnLoad"), on_unload;
+    load_fn on_load = (load_fn)dlsym(library, "ValkeyModule_OnLoad");
     vm_ctx ctx = {.get_api = get_api};
     vm_string *argv[16];
     for (int i = 0; i < num_args && i < 16; i++) argv[i] = api_CreateString(NULL, args[i], strlen(args[i]));
@@ -1107,6 +1109,20 @@ static void preload(int n) {
     }
 }
 
+/* The end of a server, which unloads its modules and warns of those that it can't. */
+static void unload(void) {
+    visit v;
+    vm_ctx *ctx = enter(&v, 0);
+    if (on_unload(ctx, NULL, 0) != VM_ERR) fault("the module goes while the server is at work");
+    leave(&v, "an unload");
+    tell(on_shutdown, VM_EVENT_SHUTDOWN, 0, NULL, "the shutdown");
+    for (int i = 0; i < MAX_TIMERS; i++)
+        if (timers[i].run) fault("a timer outlasts the shutdown");
+    ctx = enter(&v, 0);
+    if (on_unload(ctx, NULL, 0) != VM_OK) fault("the module stays at the server's end");
+    leave(&v, "the unload");
+}
+
 static void stop(int signal) { (void)signal; stopped = 1; }
 
 int main(int argc, char **argv) {
@@ -1129,6 +1145,7 @@ int main(int argc, char **argv) {
     int listener = listen_on(socket);
     loop(listener);
     close(listener);
+    unload();
     for (int db = 0; db < DATABASES; db++) {
         flush(&data, db);
         flush(&replica, db);
