@@ -22,23 +22,23 @@ func TestKill(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			rounds := store.Rounds(t, 4, 50)
 			s := store.Open(t, way.server(synced...))
-			c := newCrowd(t, dial(t, "unix", s.Socket))
+			c := newCrowd(t, "kill -9, appendfsync always, "+way.name, dial(t, "unix", s.Socket))
 			c.pumped = way.pumped
 			dice := rand.New(rand.NewPCG(c.seed, 0))
 			for range rounds {
 				c.start(20, 20)
 				c.more(t, 100+dice.IntN(3000))
+				if c.rounds == 0 {
+					store.WaitFor(t, "every kind of answer", func() bool { return len(c.missing()) == 0 })
+				}
 				s.Crash()
+				c.moreOf(t, &c.doubt, 1, "clients that were interrupted")
 				c.stop()
 				s.Start()
-				c.check(s.Keyspace(), c.q, c.copy())
-				c.verdict(t)
+				c.round(t, s.Keyspace(), c.copy())
 			}
-			c.drain(t)
-			c.drained(s.Keyspace(), c.q)
-			report(t, "kill -9, appendfsync always, "+way.name, rounds, c)
-			require.NotZero(t, c.doubt, "no client was interrupted")
-			require.NotZero(t, c.stale, "no settlement came too late")
+			c.drain()
+			c.end(t, s.Keyspace())
 		})
 	}
 }
@@ -48,7 +48,7 @@ func TestKill(t *testing.T) {
 func TestKillDuringRewrite(t *testing.T) {
 	rounds := store.Rounds(t, 3, 25)
 	s := store.Open(t, store.Module(append(synced, "--rdb-key-save-delay", "100")...))
-	c := newCrowd(t, dial(t, "unix", s.Socket))
+	c := newCrowd(t, "kill -9 during BGREWRITEAOF", dial(t, "unix", s.Socket))
 	dice := rand.New(rand.NewPCG(c.seed, 0))
 	cut := 0
 	for range rounds {
@@ -62,12 +62,10 @@ func TestKillDuringRewrite(t *testing.T) {
 		}
 		c.stop()
 		s.Start()
-		c.check(s.Keyspace(), c.q, c.copy())
-		c.verdict(t)
+		c.round(t, s.Keyspace(), c.copy())
 	}
-	c.drain(t)
-	c.drained(s.Keyspace(), c.q)
-	report(t, "kill -9 during BGREWRITEAOF", rounds, c)
+	c.drain()
+	c.end(t, s.Keyspace())
 	if rounds >= 20 {
 		require.NotZero(t, cut, "no rewrite was cut short")
 	}
@@ -78,7 +76,7 @@ func TestKillDuringRewrite(t *testing.T) {
 func TestSnapshotUnderLoad(t *testing.T) {
 	rounds := store.Rounds(t, 3, 25)
 	s := store.Open(t, store.Module())
-	c := newCrowd(t, dial(t, "unix", s.Socket))
+	c := newCrowd(t, "BGSAVE under load", dial(t, "unix", s.Socket))
 	admin := s.Conn()
 	c.start(25, 25)
 	for round := range rounds {
@@ -100,19 +98,17 @@ func TestSnapshotUnderLoad(t *testing.T) {
 		}
 		o.Dir = dir
 		reader := store.Open(t, o)
-		c.check(reader.Keyspace(), c.q, before)
-		c.verdict(t)
+		c.round(t, reader.Keyspace(), before)
 	}
-	c.drain(t)
-	c.drained(s.Keyspace(), c.q)
-	report(t, "BGSAVE under load", rounds, c)
+	c.drain()
+	c.end(t, s.Keyspace())
 }
 
 // An orderly stop under load ends with 0, and nothing that was answered is lost, also where nobody waits for the disk.
 func TestStop(t *testing.T) {
 	rounds := store.Rounds(t, 2, 20)
 	s := store.Open(t, store.Module("--appendonly", "yes", "--appendfsync", "no"))
-	c := newCrowd(t, dial(t, "unix", s.Socket))
+	c := newCrowd(t, "SIGTERM, appendfsync no", dial(t, "unix", s.Socket))
 	for range rounds {
 		c.start(20, 20)
 		c.more(t, 1000)
@@ -120,10 +116,8 @@ func TestStop(t *testing.T) {
 		s.Sound()
 		c.stop()
 		s.Start()
-		c.check(s.Keyspace(), c.q, c.copy())
-		c.verdict(t)
+		c.round(t, s.Keyspace(), c.copy())
 	}
-	c.drain(t)
-	c.drained(s.Keyspace(), c.q)
-	report(t, "SIGTERM, appendfsync no", rounds, c)
+	c.drain()
+	c.end(t, s.Keyspace())
 }
