@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/test/store"
+	"emq/test/wire"
 )
 
 // synced are the settings under which what was answered is on the disk.
@@ -29,7 +30,7 @@ func TestKill(t *testing.T) {
 				c.start(20, 20)
 				c.more(t, 100+dice.IntN(3000))
 				if c.rounds == 0 {
-					store.WaitFor(t, "every kind of answer", func() bool { return len(c.missing()) == 0 })
+					c.until(t, "every kind of answer", func() bool { return len(c.missing()) == 0 })
 				}
 				s.Crash()
 				c.moreOf(t, &c.doubt, 1, "clients that were interrupted")
@@ -43,21 +44,75 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// As TestKill, while the append-only file is being rewritten: before, during and after the moment at which the new one
-// takes the old one's place.
+// A restart ends no lease, however the server ended: nothing brings the job back and nobody else gets it, and its holder
+// extends it and settles it with its token, as before.
+func TestRestartEndsNoLease(t *testing.T) {
+	for _, way := range ways {
+		for _, end := range []struct {
+			name string
+			by   func(*store.Place)
+		}{
+			{"killed", (*store.Place).Crash},
+			{"stopped", func(s *store.Place) { require.NoError(t, s.Stop()) }},
+		} {
+			t.Run(end.name+", "+way.name, func(t *testing.T) {
+				s, q := store.Open(t, way.server(synced...)), wire.Queue("q")
+				c := s.Conn()
+				granted := c.Info("run_id")
+				for _, id := range []string{"JOB1", "JOB2", "JOB3"} {
+					require.Equal(t, wire.Integer(1), c.Do(q.Enqueue(id, "x")...))
+					require.Equal(t, wire.Claimed(id, "x", 1), c.Do(q.Claim(maxClaim)...))
+				}
+				before := s.Keyspace()
+				end.by(s)
+				s.Start()
+				c = s.Conn()
+				require.NotEqual(t, granted, c.Info("run_id"))
+				if way.pumped {
+					store.WaitFor(t, "the pump's beats", func() bool { return number(t, c, "emq_pump_beats") > 2 })
+				}
+				require.Equal(t, wire.Reaped(nil, nil), c.Do(q.Reap(1, 1000)...))
+				require.Equal(t, wire.Empty, c.Do(q.Claim(maxClaim)...))
+				require.Empty(t, before.Diff(s.Keyspace()))
+				for _, id := range []string{"JOB1", "JOB2"} {
+					require.Equal(t, wire.Integer(1), c.Do(q.Extend(id, "1", maxClaim)...))
+				}
+				require.Equal(t, wire.Integer(1), c.Do(q.Complete("JOB1", "1")...))
+				require.Equal(t, wire.Bulk("scheduled"), c.Do(q.Fail("JOB2", "1", maxClaim, 2, "why")...))
+				require.Equal(t, wire.Stale("complete"), c.Do(q.Complete("JOB3", "0")...))
+				require.Equal(t, wire.Integer(1), c.Do(q.Complete("JOB3", "1")...), "one that was not extended")
+			})
+		}
+	}
+}
+
+// As TestKill, while the append-only file is being rewritten: in the midst of it, at any moment, and when the new one has
+// taken the old one's place.
 func TestKillDuringRewrite(t *testing.T) {
+	const finished = "Background AOF rewrite finished successfully"
 	rounds := store.Rounds(t, 3, 25)
-	s := store.Open(t, store.Module(append(synced, "--rdb-key-save-delay", "100")...))
+	s := store.Open(t, store.Module(synced...))
 	c := newCrowd(t, "kill -9 during BGREWRITEAOF", dial(t, "unix", s.Socket))
 	dice := rand.New(rand.NewPCG(c.seed, 0))
-	cut := 0
-	for range rounds {
+	for cut := 0; c.rounds < rounds || cut == 0; {
+		require.Less(t, c.rounds, rounds+20, "no rewrite was cut short")
 		c.start(25, 25)
 		c.more(t, 500)
-		s.Conn().Must("BGREWRITEAOF")
-		c.more(t, 1+dice.IntN(2000))
+		admin := s.Conn()
+		begins := func(perKey string) { admin.Must("CONFIG SET rdb-key-save-delay "+perKey, "BGREWRITEAOF") }
+		switch c.rounds % 3 {
+		case 0:
+			begins("5000") // a job takes 5 ms: the server is gone before all are written
+		case 1:
+			begins("100")
+			c.more(t, 1+dice.IntN(2000))
+		case 2:
+			begins("0")
+			store.WaitFor(t, "the rewrite", func() bool { return strings.Contains(s.Log(), finished) })
+			c.more(t, 1+dice.IntN(200))
+		}
 		s.Crash()
-		if !strings.Contains(s.Log(), "Background AOF rewrite finished successfully") {
+		if !strings.Contains(s.Log(), finished) {
 			cut++
 		}
 		c.stop()
@@ -66,9 +121,6 @@ func TestKillDuringRewrite(t *testing.T) {
 	}
 	c.drain()
 	c.end(t, s.Keyspace())
-	if rounds >= 20 {
-		require.NotZero(t, cut, "no rewrite was cut short")
-	}
 }
 
 // A snapshot that is taken under load has each job in one place: whatever was promised before it began is in it. A plain

@@ -157,7 +157,14 @@ func (c *crowd) more(t testing.TB, n int) {
 func (c *crowd) moreOf(t testing.TB, number *int, n int, what string) {
 	t.Helper()
 	target := c.count(number) + n
-	store.WaitFor(t, fmt.Sprintf("%d more %s", n, what), func() bool { return c.count(number) >= target })
+	c.until(t, fmt.Sprintf("%d more %s", n, what), func() bool { return c.count(number) >= target })
+}
+
+// until waits for what the load comes to, if no promise is broken on the way.
+func (c *crowd) until(t testing.TB, what string, happened func() bool) {
+	t.Helper()
+	store.WaitFor(t, what, func() bool { return happened() || c.findings() > 0 })
+	c.verdict(t)
 }
 
 // round ends a round of the fault: what is stored is held against what was promised before.

@@ -380,6 +380,13 @@ func (l *ledger) count(number *int) int {
 	return *number
 }
 
+// findings is how many broken promises were met so far.
+func (l *ledger) findings() int {
+	l.Lock()
+	defer l.Unlock()
+	return len(l.wrong)
+}
+
 // copy returns the promises as they are now.
 func (l *ledger) copy() map[string]job {
 	l.Lock()
