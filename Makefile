@@ -59,14 +59,15 @@ build/arm64/emq.so: $(sources) build/emq.id
 build-arm64: build/arm64/emq.so ## build/arm64/emq.so, with Debian's cross compiler
 
 # A host of our own and the module for it, both under ASan and UBSan, which a packaged server can't be run under. A memcmp
-# of few bytes that gcc makes a comparison of its own is not looked at.
+# of few bytes that gcc makes a comparison of its own is not looked at. The module is the debug build, so that a panic runs
+# under them too.
 sanitize := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -fno-builtin-memcmp
 build/stub: $(wildcard test/stub/host/*) module/abi.h Makefile
 	gcc -std=gnu11 -Wall -Wextra -Werror $(sanitize) $(filter %.c,$^) -o $@ -ldl -lm
 
 build/emq-asan.so: $(sources)
 	CGO_ENABLED=1 CGO_CFLAGS='$(filter-out -fsanitize=address%,$(sanitize)) -fsanitize=undefined' CGO_LDFLAGS=-fsanitize=undefined \
-	go build -asan -buildmode=c-shared -trimpath -buildvcs=false -o $@.tmp ./module
+	go build -asan -tags emqdebug -buildmode=c-shared -trimpath -buildvcs=false -o $@.tmp ./module
 	@rm -f $@.h
 	@chmod 755 $@.tmp && mv $@.tmp $@
 

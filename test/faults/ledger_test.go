@@ -404,7 +404,7 @@ func (l *ledger) check(k store.Keyspace, q wire.Queue, promised map[string]job) 
 	l.Lock()
 	defer l.Unlock()
 	for _, line := range k.Check(wire.Wire6) {
-		l.note(stranded, line, "the keyspace")
+		l.note(stranded, line, "by what is stored")
 	}
 	for _, id := range slices.Sorted(maps.Keys(promised)) {
 		j := promised[id]
