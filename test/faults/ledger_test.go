@@ -444,9 +444,11 @@ func (l *ledger) counted(k store.Keyspace, q wire.Queue) {
 	defer l.Unlock()
 	completed, dead := 0, 0
 	for id, j := range l.jobs {
-		if _, there := k[q.Row(id)]; there {
+		row, there := k[q.Row(id)].(store.Hash)
+		if row["state"] == "dead" {
 			dead++
-		} else if j.completes > 0 {
+		}
+		if !there && j.completes > 0 {
 			completed++
 		}
 	}
