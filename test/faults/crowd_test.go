@@ -1,6 +1,6 @@
 // Package faults asks one question: what is left of a queue when things go wrong? It starts real servers, has many
 // clients work on a queue, kills, cuts, pauses and fails over, and holds what is stored afterwards against what the
-// clients were promised: no job lost, none done twice (ledger_test.go).
+// clients were promised: no job lost, none done twice, no lease ended early (ledger_test.go).
 package faults
 
 import (

@@ -64,13 +64,13 @@ type job struct {
 
 // grant is one claim's answer.
 type grant struct {
-	token      int64
-	sent, came moment
-	kept       bool
-	until      time.Time // the lease lasts at least so long, by all that the holder knows
-	settled    moment    // the first COMPLETE or FAIL went out: from here on the lease may be over
-	fails      int       // requests to fail that were carried out, or may have been
-	failed     moment    // one of them was: the lease was given back
+	token   int64
+	came    moment
+	kept    bool
+	until   time.Time // the lease lasts at least so long, by all that the holder knows
+	settled moment    // the first COMPLETE or FAIL went out: from here on the lease may be over
+	fails   int       // requests to fail that were carried out, or may have been
+	failed  moment    // one of them was: the lease was given back
 }
 
 // moment is the place of something in the order of what the clients did, and the time at which it happened. The clock is
@@ -182,6 +182,7 @@ func (l *ledger) job(id string) *job {
 	return j
 }
 
+// note writes a broken promise down. The lock must be held.
 func (l *ledger) note(b breach, id, format string, args ...any) {
 	l.broken[b][id] = true
 	l.wrong = append(l.wrong, id+": "+breachNames[b]+": "+fmt.Sprintf(format, args...))
@@ -206,7 +207,7 @@ func (l *ledger) granted(id string, token int64, sent moment, lease int64, kept 
 	l.Lock()
 	defer l.Unlock()
 	j := l.job(id)
-	g := &grant{token: token, sent: sent, came: l.now(), kept: kept, until: sent.lease(lease)}
+	g := &grant{token: token, came: l.now(), kept: kept, until: sent.lease(lease)}
 	if j.ended.before(sent) {
 		l.note(doubled, id, "claimed with token %d after its end", token)
 	}
@@ -231,7 +232,7 @@ func (l *ledger) granted(id string, token int64, sent moment, lease int64, kept 
 }
 
 // apart looks for two holders at once: a claim that was answered before the lease of an earlier token can have ended,
-// while its holder had asked for no end of it.
+// while its holder had asked for no end of it. The lock must be held.
 func (l *ledger) apart(id string, j *job) {
 	for _, a := range j.grants {
 		for _, b := range j.grants {
