@@ -221,7 +221,7 @@ func (l *ledger) granted(id string, token int64, sent moment, lease int64, kept 
 		}
 	}
 	j.grants = append(j.grants, g)
-	l.apart(id, j)
+	l.apart(id, j, g)
 	if kept {
 		l.kept++
 		if j.promised.never() {
@@ -231,14 +231,16 @@ func (l *ledger) granted(id string, token int64, sent moment, lease int64, kept 
 	return claim{id, token, g}
 }
 
-// apart looks for two holders at once: a claim that was answered before the lease of an earlier token can have ended,
-// while its holder had asked for no end of it. The lock must be held.
-func (l *ledger) apart(id string, j *job) {
-	for _, a := range j.grants {
-		for _, b := range j.grants {
-			if a.kept && a.token < b.token && b.came.at.Before(a.until) && (a.settled.never() || b.came.before(a.settled)) {
-				l.note(doubled, id, "token %d was granted while %d had %v of its lease left", b.token, a.token, a.until.Sub(b.came.at))
-			}
+// apart looks for two holders at once, one of them by this grant: a claim that was answered before the lease of an earlier
+// token can have ended, while its holder had asked for no end of it. The lock must be held.
+func (l *ledger) apart(id string, j *job, by *grant) {
+	for _, g := range j.grants {
+		a, b := g, by
+		if a.token > b.token {
+			a, b = b, a
+		}
+		if a.kept && a.token < b.token && b.came.at.Before(a.until) && (a.settled.never() || b.came.before(a.settled)) {
+			l.note(doubled, id, "token %d was granted while %d had %v of its lease left", b.token, a.token, a.until.Sub(b.came.at))
 		}
 	}
 }
@@ -336,7 +338,7 @@ func (l *ledger) carriedOut(j *job, s settlement, is outcome, kept bool) {
 	case extend:
 		if s.grant != nil {
 			s.grant.until = s.sent.lease(s.lease)
-			l.apart(s.id, j)
+			l.apart(s.id, j, s.grant)
 		}
 	}
 }
