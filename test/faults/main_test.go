@@ -26,27 +26,27 @@ func number(t testing.TB, c *wire.Conn, name string) int {
 // wherever its test failed.
 func report(t testing.TB, c *crowd) {
 	jobs, broken := c.tally()
-	verdict := "held"
-	if t.Failed() {
-		verdict = "FAILED"
-	}
-	t.Logf("%s: %d rounds, %d jobs, %v %d; %d promises, %d settlements too late, %d answers that never came",
-		c.fault, c.rounds, jobs, breachNames, broken, c.kept, c.late, c.doubt)
-	path := os.Getenv("EMQ_TABLE")
-	if path == "" {
-		return
-	}
 	head, row := "fault|rounds|jobs", fmt.Sprintf("%s|%d|%d", c.fault, c.rounds, jobs)
 	for b, n := range broken {
 		head, row = head+"|"+breachNames[b], row+"|"+strconv.Itoa(n)
 	}
+	verdict := "held"
+	if t.Failed() {
+		verdict = "FAILED"
+	}
+	head, row = head+"|verdict\n", row+"|"+verdict+"\n"
+	t.Logf("%d promises, %d settlements too late, %d answers that never came\n%s%s", c.kept, c.late, c.doubt, head, row)
+	path := os.Getenv("EMQ_TABLE")
+	if path == "" {
+		return
+	}
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	require.NoError(t, err)
 	defer f.Close()
-	if at, err := f.Seek(0, io.SeekEnd); err == nil && at == 0 {
-		row = head + "|verdict\n" + row
+	if size, err := f.Seek(0, io.SeekEnd); err == nil && size == 0 {
+		row = head + row
 	}
-	_, err = f.WriteString(row + "|" + verdict + "\n")
+	_, err = f.WriteString(row)
 	require.NoError(t, err)
 }
 
