@@ -193,6 +193,63 @@ static inline vm_string *emq_name(emq_frame *f, const emq_item *item, int key) {
     return f->name[key] ? f->name[key] : emq_find_name(f, key);
 }
 
+/* ---- lines.c: the lines of clients that wait, one line a queue ---- */
+
+typedef struct emq_waiter emq_waiter;
+typedef struct emq_line emq_line;
+
+/* A client's place in the line of one queue. */
+typedef struct emq_place {
+    emq_waiter *who;
+    emq_line *in;
+    struct emq_place *before, *after;
+} emq_place;
+
+struct emq_waiter {
+    vm_blocked *handle;
+    vm_string *name; /* of the key that it is blocked on */
+    uint64_t client;
+    int gone; /* it stands in no line any more */
+    size_t num_places;
+    emq_place places[]; /* in the order of the call: its priorities */
+};
+
+struct emq_line {
+    emq_place *first, *last;
+    size_t length;
+    emq_line *before, *after; /* among all lines */
+    int db;
+    int again;      /* to be woken at the next turn of the event loop */
+    int gated;      /* its first client was held back by a gate */
+    int64_t opens;  /* when that gate opens by itself, in Unix ms, or 0 */
+    size_t base_len;
+    char base[];
+};
+
+/* How many clients wait, for how many queues, and in the line of one. */
+size_t emq_waiting_clients(void);
+size_t emq_waiting_queues(void);
+size_t emq_waiting_for(int db, const char *base, size_t base_len);
+
+/* All lines, from the newest on by `after`. */
+emq_line *emq_newest_line(void);
+
+/* A client that was given its places enters the lines of its queues; the context is any. */
+void emq_enter_line(vm_ctx *ctx, emq_waiter *w, int db, vm_string *base);
+
+/* The client leaves its lines. Where it was the first, it may have been woken for an entry that it does not take, or there
+ * are more: the next one is woken. */
+void emq_leave_lines(emq_waiter *w);
+
+/* Wakes the first client that waits for a queue, as something may have come into its pending; or, if a gate held it back,
+ * as the gate may have opened. */
+void emq_wake(int db, const char *base, size_t base_len);
+void emq_wake_gated(int db, const char *base, size_t base_len);
+
+/* Wakes the first in a line if the queue has entries; in all lines of a database. */
+void emq_wake_if_entries(const emq_line *l);
+void emq_wake_db(int db);
+
 /* ---- keys.c ---- */
 
 /* From here on no key is open. */
@@ -292,18 +349,8 @@ int emq_run_claim(vm_ctx *ctx, vm_string **argv, emq_walk *walk, vm_ctx *to, vm_
 
 /* ---- waiting.c: clients that wait for jobs ---- */
 
-/* How many clients wait, and for how many queues. */
-size_t emq_waiting_clients(void);
-size_t emq_waiting_queues(void);
-
 /* Claims from the first of the call's queues that has a job, or has the client wait; the call has been checked. */
 int emq_wait(vm_ctx *ctx, vm_string **argv, int argc);
-
-/* Wakes the first client that waits for a queue, as something may have come into its pending. */
-void emq_wake(int db, const char *base, size_t base_len);
-
-/* Wakes for all queues of a database. */
-void emq_wake_db(int db);
 
 /* At each turn of the event loop. */
 void emq_waiting_turn(vm_ctx *ctx);
