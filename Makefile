@@ -21,7 +21,7 @@ with_server  = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" $(with_mod
 with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
                EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
-.PHONY: help build build-arm64 run demo test test-unit test-server test-arm64 matrix proof golden bench bench-quick bench-peers \
+.PHONY: help build build-arm64 run demo test test-unit test-server test-arm64 matrix proof golden test-clients bench bench-quick bench-peers \
         image image-test deb deb-test lint clean FORCE
 
 help:
@@ -100,6 +100,11 @@ proof: test-unit build build/stub build/emq-asan.so ## all suites in their long 
 	{ echo 'fault|rounds|jobs|lost|doubled'; cat "$$EMQ_TABLE"; } | \
 	awk -F '|' '{ printf "%-38s %7s %9s %5s %8s\n", $$1, $$2, $$3, $$4, $$5 }'; exit $$status
 
+# EMQ_CLIENTS=all: a client that is not here is a failure.
+test-clients: build ## other people's clients, of which `make test` tries those that are here; as root, since it installs them
+	@build/clients.sh
+	@$(with_server) EMQ_CLIENTS=all go test -count=1 ./test/clients $(ARGS)
+
 golden: build ## write the golden file anew from what the server answers
 	@$(with_server) go test -count=1 ./test/ -run Golden -update
 
@@ -133,4 +138,4 @@ lint: build ## formatting, vet, staticcheck, the rules of each package, C warnin
 
 clean: ## remove what was built and the data of `make run`; fetched servers and the stand-ins stay
 	rm -rf build/*.so build/*.so.debug build/*.h build/*.tmp build/*.deb build/emq.id build/stub build/proof.table build/run \
-	       build/arm64 build/matrix
+	       build/arm64 build/matrix build/clients
