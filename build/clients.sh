@@ -23,7 +23,8 @@ if [ ! -e "$clients/done" ]; then
 	keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 	rm -rf "$clients" && mkdir -p "$clients"/apt/{lists,archives}/partial && cd "$clients/apt"
 	mirror=$(apt-get -oDebug::NoLocking=1 update --print-uris 2>/dev/null |
-		sed -n "s|^'\(.*\)/dists/[^/]*/InRelease'.*|\1|p" | grep -m 1 '/debian$') || die "apt's sources name no mirror of Debian"
+		sed -n "s|^'\(.*/debian\)/dists/[^/]*/InRelease'.*|\1|p" | awk 'NR == 1')
+	[ -n "$mirror" ] || die "apt's sources name no mirror of Debian"
 	echo "deb [signed-by=$keyring target=Packages] $mirror sid main" >sources.list
 	: >status
 	sid() {

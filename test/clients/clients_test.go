@@ -50,7 +50,7 @@ const (
 	claimInMulti   deed = "claim in multi"          // CLAIM and such a COMPLETE in one MULTI
 	rescued        deed = "claim in multi, rescued" // the same, so that no reply is lost
 	inPipeline     deed = "claim in pipeline"       // the two in a pipeline without MULTI
-	prefixed       deed = "enqueue prefixed"        // ENQUEUE with a prefix of all keys set in the client
+	prefixed       deed = "enqueue prefixed"        // SET and ENQUEUE, with a prefix for keys set in the client
 	wrong          deed = "claim wrong"             // CLAIM with a lease that is no number
 	wrongExplained deed = "claim wrong, last error" // the same, and then the client is asked for the error
 )
@@ -95,6 +95,9 @@ func child(library string, argv ...string) program {
 		cmd := exec.CommandContext(ctx, argv[0], append(argv[1:], args...)...)
 		if name, folder, ok := strings.Cut(library, "="); ok {
 			path, err := filepath.Abs("../../build/clients/" + folder)
+			if err == nil {
+				_, err = os.Stat(path) // without it the system's library would be taken
+			}
 			if err != nil {
 				return said{Error: err.Error()}
 			}
@@ -306,6 +309,20 @@ func TestSettingsOfClients(t *testing.T) {
 	try("a pipeline raises as well", "raises", multi(inPipeline), "redis-rb 4.8", "redis-rb 6.0", "phpredis 5.3", "redis-py 6.4", "GLIDE for Node 2.5")
 }
 
+// What is given for a client's sake lets its user reach nothing else.
+func TestRightsForAnyClient(t *testing.T) {
+	s, c := serve(t, "hello", first)
+	c.Must("ACL SETUSER worker on >" + secret + " " + rightsOfThePage(t) + " ~emq:{mail}:*")
+	worker := s.Conn()
+	worker.Must("AUTH worker "+secret, "CLIENT SETNAME worker", "MULTI", strings.Join(mail.Claim(lease), " "), "EXEC")
+	for _, line := range []string{
+		"CLIENT KILL TYPE normal", "CLIENT LIST", "CLIENT PAUSE 1", "GET " + wire.Identity, "HGETALL " + mail.Row(first), "KEYS *", "CONFIG GET *",
+		"ACL LIST", "FLUSHALL", strings.Join(wire.Queue("other").Claim(lease), " "),
+	} {
+		require.Contains(t, worker.Run(line), "-NOPERM ", line)
+	}
+}
+
 // rightsOfThePage are those that the page gives to a user of any client, which the README gives too.
 func rightsOfThePage(t *testing.T) string {
 	t.Helper()
@@ -363,8 +380,8 @@ func TestPrefixOfClients(t *testing.T) {
 			p := programs[name]
 			p.need(t, name)
 			s, c := serve(t, "")
-			require.Equal(t, said{Reply: 1.0}, p.run(t, s.Addr(), prefixed, ""))
-			require.Equal(t, wire.Integer(1), c.Do("EXISTS", mail.Row(first)))
+			require.Equal(t, said{Reply: replies(`["OK", 1]`)}, p.run(t, s.Addr(), prefixed, ""))
+			require.Equal(t, wire.Integer(2), c.Do("EXISTS", "app:known", mail.Row(first)))
 		})
 	}
 }

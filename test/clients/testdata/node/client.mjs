@@ -66,7 +66,7 @@ const deeds = {
     const created = await c.do(enqueue), job = await c.do(claim);
     return [created, job, await c.do(complete(job[0], job[2])), await c.do(claim)];
   },
-  'enqueue prefixed': c => c.do(enqueue),
+  'enqueue prefixed': async c => [await c.db.set('known', 'x'), await c.do(enqueue)],
   claim: c => c.do(claim),
   'claim once': c => c.do(claim),
   // Whether the call ever ends: once the client is connected anew and has had another answer, it would have.

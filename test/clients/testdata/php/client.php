@@ -20,7 +20,7 @@ $deeds = [
 	},
 	'enqueue prefixed' => function ($db) use ($enqueue) {
 		$db->setOption(Redis::OPT_PREFIX, 'app:');
-		return $db->rawCommand(...$enqueue);
+		return [$db->set('known', 'x') ? 'OK' : null, $db->rawCommand(...$enqueue)];
 	},
 	'claim' => fn($db) => $db->rawCommand(...$claim),
 	'settle stale' => fn($db) => $db->rawCommand(...$complete($id, 99)),
