@@ -190,7 +190,7 @@ func TestTableOfClients(t *testing.T) {
 		t.Run(row[1], func(t *testing.T) {
 			p.need(t, row[1])
 			t.Run("lost answer", func(t *testing.T) { require.Equal(t, row[2], p.lost(t, claim)) })
-			t.Run("rights", func(t *testing.T) { require.Equal(t, row[3], p.limited(t, "+@emq")) })
+			t.Run("rights", func(t *testing.T) { require.Equal(t, row[3], p.limited(t, "+@emq", life)) })
 			t.Run("bytes", func(t *testing.T) { require.Equal(t, row[4], p.bytes(t, claimText)) })
 			t.Run("MULTI", func(t *testing.T) { require.Equal(t, row[5], p.multi(t, claimInMulti)) })
 		})
@@ -215,12 +215,7 @@ func (p program) lost(t *testing.T, deed deed) string {
 }
 
 // limited has a client work as a user with some rights to the queue.
-func (p program) limited(t *testing.T, rights string) string {
-	t.Helper()
-	return p.limitedTo(t, rights, life)
-}
-
-func (p program) limitedTo(t *testing.T, rights string, deed deed) string {
+func (p program) limited(t *testing.T, rights string, deed deed) string {
 	t.Helper()
 	s, c := serve(t, "")
 	c.Must("ACL SETUSER worker on >" + secret + " " + rights + " ~emq:{mail}:*")
@@ -296,10 +291,14 @@ func TestSettingsOfClients(t *testing.T) {
 	try("autoResendUnfulfilledCommands", "never ends", lost(claimUnresent), "ioredis 6.0", "iovalkey 0.4")
 	try("reconnect", "sent twice", lost(claimReconnect), "Redis::Fast 0.34")
 
-	try("no cache", "works", func(p program, t *testing.T) string { t.Helper(); return p.limitedTo(t, "+@emq", lifeUncached) },
+	try("no cache", "works", func(p program, t *testing.T) string { t.Helper(); return p.limited(t, "+@emq", lifeUncached) },
 		"valkey-go 1.0.79", "rueidis 1.0.79")
-	rights := rightsOfThePage(t)
-	try("rights of the page", "works", func(p program, t *testing.T) string { t.Helper(); return p.limited(t, rights) }, all...)
+	with := func(rights string) func(program, *testing.T) string {
+		return func(p program, t *testing.T) string { t.Helper(); return p.limited(t, rights, life) }
+	}
+	try("its right", "works", with("+@emq +client|tracking"), "valkey-go 1.0.79", "rueidis 1.0.79")
+	try("its right", "works", with("+@emq +info"), "GLIDE for Node 2.5")
+	try("rights of the page", "works", with(rightsOfThePage(t)), all...)
 
 	try("bytes", "kept", bytes(claimBytes), "node-redis 6.3", "ioredis 6.0", "iovalkey 0.4", "GLIDE for Node 2.5")
 	try("decode_responses", "raises", bytes(claimDecoded), "redis-py 4.3", "redis-py 6.4", "valkey-py 6.1")
