@@ -22,7 +22,7 @@ with_server  = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" $(with_mod
 with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
                EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
-.PHONY: help build build-arm64 run demo test test-unit test-server test-arm64 matrix proof fuzz golden bench bench-quick bench-peers \
+.PHONY: help build build-arm64 run demo test test-unit test-server test-arm64 matrix proof fuzz golden test-clients bench bench-quick bench-peers \
         image image-test deb deb-test lint clean FORCE
 
 help:
@@ -109,6 +109,11 @@ fuzz: ## each fuzz target of the pure packages; FUZZ_TIME=1h for longer than two
 		echo "$$package $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime "$(FUZZ_TIME)" "$$package" || exit; \
 	done
 
+# EMQ_CLIENTS=all: a client that is not here is a failure.
+test-clients: build ## other people's clients, of which `make test` tries those that are here; as root, since it installs them
+	@build/clients.sh
+	@$(with_server) EMQ_CLIENTS=all go test -count=1 ./test/clients $(ARGS)
+
 golden: build ## write the golden file anew from what the server answers
 	@$(with_server) go test -count=1 ./test/ -run Golden -update
 
@@ -142,4 +147,4 @@ lint: build ## formatting, vet, staticcheck, the rules of each package, C warnin
 
 clean: ## remove what was built and the data of `make run`; fetched servers and the stand-ins stay
 	rm -rf build/*.so build/*.so.debug build/*.h build/*.tmp build/*.deb build/emq.id build/stub build/proof.table build/run \
-	       build/arm64 build/matrix
+	       build/arm64 build/matrix build/clients
