@@ -296,6 +296,7 @@ typedef struct {
     X(int, ReplyWithLongLong, (vm_ctx *, long long))                                                                   \
     X(int, ReplyWithString, (vm_ctx *, vm_string *))                                                                   \
     X(int, ReplyWithArray, (vm_ctx *, long))                                                                           \
+    X(int, ReplyWithSimpleString, (vm_ctx *, const char *))                                                            \
     X(int, ReplyWithEmptyArray, (vm_ctx *))                                                                            \
     X(int, ReplyWithMap, (vm_ctx *, long))                                                                             \
     X(int, ReplyWithNull, (vm_ctx *))

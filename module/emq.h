@@ -26,6 +26,7 @@ typedef struct {
     int list_at;      /* which argument a list begins with, or 0 */
     int list_len;     /* the number of arguments of one job of the list */
     int base_at;      /* which argument is the base, or 0 */
+    int payload_at;   /* which argument is the payload, or 0 */
     int numkeys;      /* 0: it has no such argument */
     int id_at;        /* which argument is the id, or 0 */
     int count_at;     /* which argument is the count of a scan, or 0 */
@@ -47,6 +48,7 @@ typedef struct {
     uint8_t num_probes;
     emq_probe probes[EMQ_MAX_PROBES];
     uint8_t member;
+    uint8_t gated;
     uint8_t merged;
     uint8_t readonly;
     uint8_t figures;
@@ -80,6 +82,8 @@ typedef struct {
     int ended;                                   /* the walk came to the last due entry */
     int panicked;                                /* on an entry, which is left, or without one: then it has ended */
     uint32_t dispositions[EMQ_NUM_DISPOSITIONS]; /* of the entries */
+    int gated;                                   /* a gate held the claim back, */
+    int64_t opens;                               /* and opens by itself then, in Unix ms, or 0 */
     int64_t lag_ms;                              /* how late the latest of the jobs that were moved came */
 } emq_walk;
 
@@ -301,8 +305,9 @@ void emq_apply(emq_frame *f);
  * no key of the frame is open any more. */
 void emq_announce(emq_frame *f);
 
-/* Tells whether the log adds a job to pending. */
-int emq_adds_to_pending(const emq_frame *f);
+/* What the log does that clients may wait for: it adds a job to pending, or may open a gate. */
+enum { EMQ_ADDS_JOB = 1, EMQ_OPENS_GATE = 2 };
+int emq_awaited(const emq_frame *f);
 
 /* ---- reply.c ---- */
 
@@ -374,6 +379,7 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
 extern long long emq_pump_interval_ms; /* 0: off */
 extern long long emq_pump_budget_us;
 extern long long emq_max_stalled; /* 0: never */
+extern long long emq_max_payload_bytes; /* 0: any */
 extern int emq_config_changed;    /* set when any of them may have changed; the reader clears it */
 
 /* Puts the settings before the server and takes those that it has for them. 0 if one is out of its bounds, which the

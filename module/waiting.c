@@ -16,6 +16,8 @@
 enum {
     /* What is not heard of at once is found this often, ms. */
     SWEEP_EVERY_MS = 500,
+    /* The timer may be late by this. */
+    LATE_MS = 20,
     /* Bad entries that one call or wake drops, all queues together. */
     MOST_DROPPED = 100,
     /* Where the arguments of EMQ.BCLAIM are. */
@@ -25,6 +27,7 @@ enum {
 };
 
 static int some_again; /* a line is to be woken again */
+static int64_t next_opening; /* of the gates that open by themselves, in Unix ms; 0: none */
 static uint64_t names_made;
 
 /* There may be entries that cannot be had now. */
@@ -97,6 +100,9 @@ static int hand_over(vm_ctx *ctx, vm_ctx *to, emq_waiter *w, vm_string **argv, i
         if (outcome == EMQ_GRANTED) counts()->results[EMQ_RESULT_CLAIMED]++;
         if (outcome == EMQ_FOREIGN) counts()->results[EMQ_RESULT_FENCE]++;
         if (outcome != EMQ_NOTHING) return 1;
+        p->in->gated = walk.gated;
+        p->in->opens = walk.opens;
+        if (walk.opens && (!next_opening || walk.opens < next_opening)) next_opening = walk.opens;
         if (walk.step < MOST_DROPPED) continue;
         for (; i < w->num_places; i++) wake_again(w->places[i].in);
         break;
@@ -151,7 +157,7 @@ static int is_named_before(vm_string **argv, int i) {
     return 0;
 }
 
-/* `again` tells that entries may be left behind those that were dropped. */
+/* `again` tells that there may be entries that were not looked at, or that a gate holds back. */
 static void begin_to_wait(vm_ctx *ctx, vm_string **argv, int argc, int again) {
     emq_waiter *w = vm_Alloc(sizeof(*w) + sizeof(w->places[0]) * (size_t)(argc - FIRST_BASE));
     char name[64] = "";
@@ -175,8 +181,10 @@ static void begin_to_wait(vm_ctx *ctx, vm_string **argv, int argc, int again) {
 int emq_wait(vm_ctx *ctx, vm_string **argv, int argc) {
     counts()->calls++;
     emq_walk walk = {.at = {-INFINITY, 0}};
+    int gated = 0;
     for (int i = FIRST_BASE; i < argc && walk.step < MOST_DROPPED; i++) {
         int outcome = claim(ctx, ctx, argv, argv[i], &walk);
+        gated |= walk.gated;
         if (outcome == EMQ_NOTHING) continue;
         counts()->results[outcome == EMQ_GRANTED ? EMQ_RESULT_CLAIMED : EMQ_RESULT_FENCE]++;
         return VM_OK;
@@ -185,7 +193,7 @@ int emq_wait(vm_ctx *ctx, vm_string **argv, int argc) {
         counts()->results[EMQ_RESULT_EMPTY]++;
         return vm_ReplyWithEmptyArray(ctx);
     }
-    begin_to_wait(ctx, argv, argc, walk.step >= MOST_DROPPED);
+    begin_to_wait(ctx, argv, argc, gated || walk.step >= MOST_DROPPED);
     return VM_OK;
 }
 
@@ -193,32 +201,50 @@ int emq_wait(vm_ctx *ctx, vm_string **argv, int argc) {
 
 static uint64_t timer;
 static int armed;
+static int64_t due_ms; /* when the timer comes, on the steady clock */
 static int64_t swept_ms;
 
-/* Wakes where it was put off, and now and then everywhere. A signal from a timer is seen to before the event loop sleeps. */
+/* Wakes where it was put off, where a gate opens, and now and then everywhere. A signal from a timer is seen to before the
+ * event loop sleeps. */
 static void on_timer(vm_ctx *ctx, void *data) {
     (void)data;
     armed = 0;
     if (emq_is_child || !emq_waiting_clients()) return;
     int sweep = emq_coarse_ms() - swept_ms >= SWEEP_EVERY_MS && emq_may_write(ctx);
     if (sweep) swept_ms = emq_coarse_ms();
+    int64_t now = vm_Milliseconds();
     some_again = 0;
+    next_opening = 0;
     for (emq_line *l = emq_newest_line(); l; l = l->after) {
-        if (!sweep && !l->again) continue;
+        int opens = l->opens && l->opens <= now;
+        if (l->opens && !opens && (!next_opening || l->opens < next_opening)) next_opening = l->opens;
+        if (!sweep && !l->again && !opens) continue;
         l->again = 0;
+        if (opens) l->opens = 0;
         emq_wake_if_entries(l);
     }
 }
 
-void emq_waiting_turn(vm_ctx *ctx) {
-    if (!emq_waiting_clients() || armed) return;
-    int due = emq_coarse_ms() - swept_ms >= SWEEP_EVERY_MS;
-    if (!due && (!some_again || vm_AvoidReplicaTraffic())) return;
-    timer = vm_CreateTimer(ctx, 1, on_timer, NULL);
+/* Has the timer come in that many ms, if it would not come before. */
+static void arm(vm_ctx *ctx, int64_t ms) {
+    if (ms < 1) ms = 1;
+    int64_t at = emq_steady_us() / 1000 + ms;
+    if (armed && due_ms <= at) return;
+    if (armed) vm_StopTimer(ctx, timer, NULL);
+    timer = vm_CreateTimer(ctx, ms, on_timer, NULL);
+    due_ms = at;
     armed = 1;
 }
 
 void emq_waiting_stop(vm_ctx *ctx) {
     if (armed) vm_StopTimer(ctx, timer, NULL);
     armed = 0;
+}
+
+void emq_waiting_turn(vm_ctx *ctx) {
+    if (!emq_waiting_clients()) return;
+    /* The server's timers go by the wall clock: set back, it would stop this one for as long. */
+    if (armed && emq_steady_us() / 1000 > due_ms + LATE_MS) emq_waiting_stop(ctx);
+    if (emq_coarse_ms() - swept_ms >= SWEEP_EVERY_MS || (some_again && !vm_AvoidReplicaTraffic())) arm(ctx, 1);
+    if (next_opening) arm(ctx, next_opening - vm_Milliseconds());
 }
