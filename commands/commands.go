@@ -198,7 +198,7 @@ const (
 	NoFate Fate = iota
 	// Dropped: the entry left the source, and its job, if there is one, is untouched.
 	Dropped
-	// Left: the entry stays, for the scripts that own its row.
+	// Left: the entry stays, for the scripts that own its row, or until its row comes.
 	Left
 	// Returned: the job went back to pending.
 	Returned

@@ -47,6 +47,8 @@ func (r *Request) sweep(o *Outcome, from Key, limit int) (move bool) {
 		return false
 	}
 	switch {
+	case r.Slice > 0 && r.awaited():
+		o.Fate = Left
 	case !r.isJob():
 		o.Fate = Dropped
 	case !r.Looked && r.home(from) != from:
@@ -75,6 +77,10 @@ func (r *Request) sweep(o *Outcome, from Key, limit int) (move bool) {
 	}
 	return move
 }
+
+// awaited tells that the entry names a job without a row. The row may be on its way, where a store is brought key by key,
+// and no moment is known at which it is not: so only those drop the entry who were told to, and never the pump.
+func (r *Request) awaited() bool { return IsJob(r.Entry) && r.Types[KeyRow] == None }
 
 // isJob tells that the entry is in the namespace of jobs and has a row.
 func (r *Request) isJob() bool { return IsJob(r.Entry) && r.Types[KeyRow] == Hash }

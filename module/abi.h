@@ -82,13 +82,14 @@ enum {
     VM_EVENT_LOADING = 3,
     VM_EVENT_SWAPDB = 11,
     VM_EVENT_EVENTLOOP = 15,
+    VM_EVENT_CONFIG = 16,
     VM_EVENT_VERSION = 1,
 };
 enum { VM_EVENTLOOP_BEFORE_SLEEP = 0 };
 enum { VM_FLUSHDB_START = 0 };
 enum { VM_LOADING_ENDED = 3 };
 
-/* What comes with FLUSHDB, and with SWAPDB. */
+/* What comes with FLUSHDB, with SWAPDB and with CONFIG. */
 typedef struct {
     uint64_t version;
     int32_t sync;
@@ -98,6 +99,11 @@ typedef struct {
     uint64_t version;
     int32_t first, second;
 } vm_swap;
+typedef struct {
+    uint64_t version;
+    uint32_t count;
+    const char **names;
+} vm_config_change;
 
 typedef int (*vm_command_fn)(vm_ctx *, vm_string **, int);
 typedef void (*vm_event_fn)(vm_ctx *, vm_event, uint64_t, void *);

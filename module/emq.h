@@ -407,6 +407,8 @@ void emq_pump_turn(vm_ctx *ctx);
 /* This server began to lead or to follow. */
 void emq_pump_role_changed(void);
 
+int emq_pump_subscribe(vm_ctx *ctx);
+
 /* ---- debug.c, in builds with the tag emqdebug ---- */
 
 typedef struct {

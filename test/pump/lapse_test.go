@@ -201,7 +201,7 @@ func TestExtendInTime(t *testing.T) {
 	t.Logf("extended %d times, lost %d times, %d jobs dead", extended, lost, died)
 }
 
-// Entries that are broken, or of a lane, neither stop the others nor make them wait.
+// Entries that are broken, of a lane, or without a row neither stop the others nor make them wait. The last two stay.
 func TestBrokenEntries(t *testing.T) {
 	b := begin(t, never)
 	for _, state := range []string{"active", "scheduled"} {
@@ -233,9 +233,9 @@ func TestBrokenEntries(t *testing.T) {
 	b.Must("CONFIG SET emq.pump-interval-ms " + soon)
 	for _, state := range []string{"active", "scheduled"} {
 		q := wire.Queue(state)
-		b.has(q.Set(state), 2)
+		b.has(q.Set(state), 5)
 		b.beats(3)
-		require.Equal(t, []string{"JOBlane1", "JOBlane2"}, b.members(q.Set(state)))
+		require.Equal(t, []string{"JOBvery-old", "JOBnorow", "JOBlane1", "JOBnorow2", "JOBlane2"}, b.members(q.Set(state)))
 		want := []string{"JOBbad", "JOBbare", "JOBlost", "JOBnone"}
 		for i := range 50 {
 			want = append(want, fmt.Sprintf("JOB%02d", i))
