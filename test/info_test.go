@@ -219,10 +219,10 @@ func TestInfoCountsPanics(t *testing.T) {
 	st := faulty(t).fresh(t)
 	require.Equal(t, map[string]int{"emq_enqueue_calls": 1, "emq_enqueue_internal": 1, "emq_panics": 1},
 		st.counted("emq_commands", func() { st.refusal("ERR internal error", good.Enqueue(panicID, "x")...) }))
-	st.Must("ZADD emq:{q}:pending 0 JOB0 0 "+panicID, "HSET emq:{q}:job:"+panicID+" state pending attempts 0")
+	st.Must("ZADD emq:{q}:pending 0 JOB! 0 "+panicID, "HSET emq:{q}:job:"+panicID+" state pending attempts 0")
 	require.Equal(t, map[string]int{"emq_claim_calls": 1, "emq_claim_internal": 1, "emq_panics": 1},
 		st.counted("emq_commands", func() { st.refusal("ERR internal error", good.Claim(1)...) }))
-	st.Must("ZREM emq:{q}:pending JOB0")
+	st.Must("ZREM emq:{q}:pending JOB!")
 }
 
 // What the pump does counts as the pump's alone. No two numbers are the same, so that none can stand for another.

@@ -284,6 +284,24 @@ func TestLaneInFront(t *testing.T) {
 	b.has(q.Pending(), 3)
 }
 
+// Where a walk was cut short among entries of one score, and some of those before it have gone, the next one meets all
+// that is behind them.
+func TestTiesGone(t *testing.T) {
+	const ties, gone, jobs = 5_000, 3_000, 2_500
+	b := begin(t, "0")
+	require.Equal(t, wire.Nil, b.Do("EVAL", `for i = 1, tonumber(ARGV[1]) do redis.call('ZADD', KEYS[1], 1, string.format('JOB%05d', i)) end`,
+		"1", q.Active(), strconv.Itoa(ties)))
+	b.Must("CONFIG SET emq.pump-interval-ms " + never)
+	store.WaitFor(t, "a walk", func() bool { return b.stats()["left"] >= 4096 })
+	b.Must(fmt.Sprintf("ZREMRANGEBYRANK %s 0 %d", q.Active(), gone-1))
+	for i := range jobs {
+		b.put(q, fmt.Sprintf("JOBz%05d", i), "active", 2, "lease_epoch", "other")
+	}
+	b.Must("CONFIG SET emq.max-stalled 4")
+	b.has(q.Pending(), jobs)
+	b.Must("FLUSHALL")
+}
+
 // A queue in which retries are due without end has its leases returned all the same, and so has any other.
 func TestNeitherStarves(t *testing.T) {
 	b := begin(t, "0", "--emq.pump-budget-us", "100")

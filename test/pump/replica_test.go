@@ -197,6 +197,10 @@ func TestPanic(t *testing.T) {
 	b.has(q.Pending(), 398)
 	require.Equal(t, []string{panicID}, b.members(q.Active()))
 	require.Equal(t, []string{panicID}, b.members(q.Schedule()))
+	// What a walk would have done that met the panic does not count.
+	s := b.stats()
+	require.EqualValues(t, 200, s["promoted"])
+	require.EqualValues(t, 200, s["returned"]+s["stalled"])
 	// And it goes on.
 	b.put(q, "JOBlate", "active", 1)
 	b.has(q.Pending(), 399)
