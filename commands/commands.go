@@ -293,7 +293,7 @@ const (
 	NoDisposition Disposition = iota
 	// Dropped: the entry left the set, and its job, if there is one, is untouched.
 	Dropped
-	// Left: the entry stays, for the scripts that own its row.
+	// Left: the entry stays, for the scripts that own its row, or until its row comes.
 	Left
 	// Returned: the job went back to pending.
 	Returned

@@ -440,7 +440,7 @@ typedef struct {
 } emq_pump_stats;
 extern emq_pump_stats emq_pump;
 
-/* Whether a client's write would be taken now. */
+/* Whether a client's write would be taken now, and the data are whole. */
 int emq_may_write(vm_ctx *ctx);
 
 /* At each turn of the event loop. */
@@ -448,6 +448,8 @@ void emq_pump_turn(vm_ctx *ctx);
 
 /* This server began to lead or to follow. */
 void emq_pump_role_changed(void);
+
+int emq_pump_subscribe(vm_ctx *ctx);
 
 /* No timer of it is left; the next turn of the event loop would set one again. */
 void emq_pump_stop(vm_ctx *ctx);

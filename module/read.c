@@ -196,12 +196,11 @@ static int start_walk(emq_frame *f, vm_key *set) {
     vm_ZsetFirstInScoreRange(set, at.score, to, 0, 0);
     if (!at.ties) return 1;
     /* Past all ties but the last without a look, for they may be very many. */
-    for (uint32_t ties = 1; ties < at.ties; ties++)
-        if (!vm_ZsetRangeNext(set)) return 0;
-    vm_string *tie = vm_ZsetRangeCurrentElement(set, &score);
-    if (!tie) return 0;
-    vm_FreeString(NULL, tie);
-    if (score == at.score) return vm_ZsetRangeNext(set);
+    uint32_t ties = 1;
+    while (ties < at.ties && vm_ZsetRangeNext(set)) ties++;
+    vm_string *tie = ties == at.ties ? vm_ZsetRangeCurrentElement(set, &score) : NULL;
+    if (tie) vm_FreeString(NULL, tie);
+    if (tie && score == at.score) return vm_ZsetRangeNext(set);
     /* Some of them are gone, and what was passed instead is new to us. */
     vm_ZsetFirstInScoreRange(set, at.score, to, 1, 0);
     return 1;
