@@ -137,6 +137,8 @@ const (
 type Probe struct {
 	Key   Key
 	Field Field
+	// More is how many probes of the same key follow.
+	More uint8
 }
 
 // Plan says what the host must read for a verb before it is decided. Reading it has no effect on the store.

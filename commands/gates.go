@@ -23,9 +23,9 @@ const (
 )
 
 var gateProbes = []Probe{
-	probePaused: {KeyMeta, FieldPaused}, probePausedUntil: {KeyMeta, FieldPausedUntil},
-	probeConcurrency: {KeyMeta, FieldConcurrency}, probeMax: {KeyMeta, FieldMax}, probeDuration: {KeyMeta, FieldDuration},
-	probeWindow: {KeyMeta, FieldWindow}, probeUsed: {KeyMeta, FieldUsed},
+	probePaused: {KeyMeta, FieldPaused, 6}, probePausedUntil: {KeyMeta, FieldPausedUntil, 5},
+	probeConcurrency: {KeyMeta, FieldConcurrency, 4}, probeMax: {KeyMeta, FieldMax, 3}, probeDuration: {KeyMeta, FieldDuration, 2},
+	probeWindow: {KeyMeta, FieldWindow, 1}, probeUsed: {KeyMeta, FieldUsed, 0},
 }
 
 var gatePlan = Plan{Keys: []Key{KeyMeta}, Walk: NoKey, Probes: gateProbes, Member: NoKey}

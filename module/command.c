@@ -112,8 +112,7 @@ static int decide(emq_frame *f, int verb) {
 /* Closes what is open still, and frees all. */
 static void free_frame(emq_frame *f) {
     emq_close_keys(f);
-    int32_t items = f->call.first + (int32_t)f->call.jobs.n;
-    for (int32_t i = 0; i < items; i++) emq_free_item(&f->items[i]);
+    for (emq_item *item = f->items, *end = item + f->call.first + f->call.jobs.n; item < end; item++) emq_free_item(item);
     if (f->items != &f->first_item) {
         vm_Free(f->items);
         vm_Free(f->out.marks.at);
@@ -122,8 +121,7 @@ static void free_frame(emq_frame *f) {
     if (f->call.args.at != f->first_args) vm_Free(f->call.args.at);
     if (f->twins) vm_Free(f->twins);
     for (uint32_t keys = f->owned; keys; keys &= keys - 1) vm_FreeString(NULL, f->name[__builtin_ctz(keys)]);
-    for (int i = 0; i < EMQ_MAX_PROBES; i++)
-        if (f->probe[i]) vm_FreeString(NULL, f->probe[i]);
+    for (uint32_t probes = f->call.probed; probes; probes &= probes - 1) vm_FreeString(NULL, f->probe[__builtin_ctz(probes)]);
     if (f->oldest) vm_FreeString(NULL, f->oldest);
 }
 

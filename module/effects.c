@@ -175,7 +175,7 @@ static void apply_effect(emq_frame *f, emq_effect *e) {
 
 static void apply(emq_frame *f, int turn) {
     for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++)
-        if (turn_of(e) & turn) apply_effect(f, e);
+        if (turn == ALL || turn_of(e) == turn) apply_effect(f, e);
 }
 
 /* ---- Merged effects: one command for many jobs, the sets in the order of their numbers (WIRE6 §7) ---- */
@@ -318,7 +318,7 @@ static void announce_effect(emq_frame *f, const emq_effect *e) {
 
 static void announce(emq_frame *f, int turn) {
     for (const emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++)
-        if (turn_of(e) & turn) announce_effect(f, e);
+        if (turn == ALL || turn_of(e) == turn) announce_effect(f, e);
 }
 
 static void announce_merged(emq_frame *f) {

@@ -516,9 +516,11 @@ _Static_assert(offsetof(emq_outcome, text) == 256, "Outcome.Text");
 typedef struct {
     uint8_t key;
     uint8_t field;
+    uint8_t more;
 } emq_probe;
-_Static_assert(sizeof(emq_probe) == 2, "Probe");
+_Static_assert(sizeof(emq_probe) == 3, "Probe");
 _Static_assert(offsetof(emq_probe, key) == 0, "Probe.Key");
 _Static_assert(offsetof(emq_probe, field) == 1, "Probe.Field");
+_Static_assert(offsetof(emq_probe, more) == 2, "Probe.More");
 
 #endif

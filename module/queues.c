@@ -170,6 +170,10 @@ int emq_list_queues(vm_ctx *ctx, vm_string **argv) {
 static size_t base_of(const char *name, size_t n, int *kind) {
     enum { PREFIX = sizeof("emq:{") - 1 };
     if (n < PREFIX || memcmp(name, "emq:{", PREFIX)) return 0;
+    switch (name[n - 1]) { /* most keys are rows, whose ids end otherwise */
+    case 'g': case 'e': case 'd': case 'a': break;
+    default: return 0;
+    }
     int i = 0;
     while (i < NUM_KINDS && !emq_ends_in(name, n, kinds[i].end, kinds[i].len)) i++;
     if (i == NUM_KINDS) return 0;
@@ -186,7 +190,7 @@ static int is_loading(vm_ctx *ctx) { return (vm_GetContextFlags(ctx) & (VM_CTX_L
 
 static size_t checks_pending, checks_at_once; /* of other queues; see check() */
 
-static void meet(vm_ctx *ctx, vm_string *name) {
+void emq_queues_meet(vm_ctx *ctx, vm_string *name) {
     int kind;
     size_t n, base, before = count;
     const char *p = vm_StringPtrLen(name, &n);
@@ -214,7 +218,7 @@ static int hears_new(void) {
 
 static int on_key(vm_ctx *ctx, int class, const char *event, vm_string *name) {
     (void)class, (void)event;
-    meet(ctx, name);
+    emq_queues_meet(ctx, name);
     return VM_OK;
 }
 
@@ -261,7 +265,7 @@ static void on_swap(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
 static void on_scanned(vm_ctx *ctx, vm_string *name, vm_key *key, void *seen) {
     (void)key;
     ++*(int *)seen;
-    meet(ctx, name);
+    emq_queues_meet(ctx, name);
 }
 
 /* A store of a million keys takes some seconds, of which the server has nine tenths for others. Keys that come into

@@ -31,7 +31,10 @@ static void read_type(emq_frame *f, int key) { f->call.types[key] = type_of(emq_
 static void read_probes(emq_frame *f) {
     for (int i = 0; i < f->verb->num_probes; i++) {
         emq_probe probe = f->verb->probes[i];
-        if (f->call.types[probe.key] != EMQ_TYPE_HASH) continue;
+        if (f->call.types[probe.key] != EMQ_TYPE_HASH) {
+            i += probe.more;
+            continue;
+        }
         vm_HashGet(f->key[probe.key], VM_HASH_NONE, emq_field[probe.field], &f->probe[i], NULL);
         if (!f->probe[i]) continue;
         f->call.probes[i] = bytes_of(f->probe[i]);

@@ -93,7 +93,7 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	verb.figures, verb.late_probes = flag(c.Plan.Figures), flag(c.Plan.LateProbes)
 	verb.num_probes = C.uint8_t(len(c.Plan.Probes))
 	for i, p := range c.Plan.Probes {
-		verb.probes[i] = C.emq_probe{key: C.uint8_t(p.Key), field: C.uint8_t(p.Field)}
+		verb.probes[i] = C.emq_probe{key: C.uint8_t(p.Key), field: C.uint8_t(p.Field), more: C.uint8_t(p.More)}
 	}
 	for i, name := range c.Fields {
 		verb.fields[i] = constString(name)
