@@ -274,6 +274,9 @@ vm_key *emq_open_or_make(emq_frame *f, emq_item *item, int key);
 
 void emq_close_keys(emq_frame *f);
 
+/* ---- of queues.c: whether any queue may have a meta; if not, no claim need look for gates ---- */
+int emq_may_have_meta(void);
+
 /* ---- read.c ---- */
 
 /* Reads what the plan names of the queue as a whole, and the first job. */
@@ -396,8 +399,9 @@ typedef struct {
 typedef struct emq_queue {
     int db;
     emq_progress progress[2]; /* in schedule and active: the pump's own; at the start when the queue becomes known */
-    struct emq_queue *before, *after; /* queues.c's own, as are the next two */
+    struct emq_queue *before, *after; /* queues.c's own, as are the next three */
     uint8_t forgotten;
+    uint8_t with_meta;  /* it may have a meta */
     uint8_t pumped;     /* it may have a schedule, an active or a meta: the pump visits it */
     uint8_t more;       /* the pump's own: its last visit left work */
     uint8_t reap_first; /* so is this: the order of the next */

@@ -30,12 +30,17 @@ enum { NUM_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 static vm_dict **by_base; /* of each database, NULL where none was known yet: the queues by their bases */
 static int num_dbs;
 static size_t count, bytes;
+static size_t with_meta; /* the queues that may have a meta */
+static int hears_all;    /* of each key that comes into being the server tells at once */
 
 static emq_queue *first;    /* the newest, so that a round does not meet those that come meanwhile */
 static emq_queue *to_visit; /* by the pump */
 static emq_queue *to_check; /* by check() */
 static emq_queue *lent;     /* the pump has it: it is not freed before the pump comes back */
 static int in_round;
+
+static vm_cursor *scan; /* NULL when there is none */
+static int scan_wanted; /* it is to begin at the next turn of the event loop */
 
 /* About what the server's dictionary takes for an entry, beside the key. */
 enum { DICT_ENTRY = 48 };
@@ -82,7 +87,16 @@ static void take_out(emq_queue *q) {
     if (q->after) q->after->before = q->before;
     count--;
     bytes -= size_of(q);
+    with_meta -= q->with_meta;
 }
+
+/* Notes whether a queue may have a meta. */
+static void note_meta(emq_queue *q, int may) {
+    with_meta += (size_t)may - q->with_meta;
+    q->with_meta = (uint8_t)may;
+}
+
+int emq_may_have_meta(void) { return !hears_all || scan_wanted || scan || with_meta; }
 
 void emq_queues_forget(emq_queue *q) {
     if (q->forgotten) return;
@@ -122,7 +136,9 @@ static int has_keys(vm_ctx *ctx, const emq_queue *q, int pumped_alone) {
 }
 
 void emq_queues_rest(vm_ctx *ctx, emq_queue *q) {
-    if (q->forgotten || has_keys(ctx, q, 1)) return;
+    if (q->forgotten) return;
+    note_meta(q, is_there(ctx, q, EMQ_KEY_META));
+    if (has_keys(ctx, q, 1)) return;
     q->pumped = 0;
     if (!has_keys(ctx, q, 0)) emq_queues_forget(q);
 }
@@ -197,6 +213,7 @@ void emq_queues_meet(vm_ctx *ctx, vm_string *name) {
     if (emq_is_child || !(base = base_of(p, n, &kind))) return;
     emq_queue *q = know(vm_GetSelectedDb(ctx), p, base);
     q->pumped |= kinds[kind].pumped;
+    if (kinds[kind].key == EMQ_KEY_META) note_meta(q, 1);
     if (kinds[kind].key == EMQ_KEY_PENDING) emq_wake(q->db, q->base, q->base_len);
     if (count == before) return;
     checks_pending += 2;
@@ -237,7 +254,6 @@ static void on_flush(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
 
 /* ---- The scan ---- */
 
-static vm_cursor *scan; /* NULL when there is none */
 static int scan_db;
 
 static void on_swap(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
@@ -290,8 +306,6 @@ static void on_scan(vm_ctx *ctx, void *data) {
 
 /* A timer in OnLoad would be the end of a server that takes the module back (LOADEX with an unknown setting), so the scan
  * waits for the first turn of the event loop. */
-static int scan_wanted;
-
 void emq_queues_scan(void) { scan_wanted = 1; }
 
 static void start_scan(vm_ctx *ctx) {
@@ -370,6 +384,7 @@ int emq_queues_subscribe(vm_ctx *ctx) {
     scan_wanted = 0;
     emq_seed_hash();
     misses_some = vm_GetServerVersion() >= 0x080100;
+    hears_all = hears_new();
     int classes = VM_NOTIFY_LOADED | (hears_new() ? VM_NOTIFY_NEW : VM_NOTIFY_ZSET);
     return vm_SubscribeToKeyspaceEvents(ctx, classes, on_key) == VM_OK &&
            vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_FLUSHDB, VM_EVENT_VERSION}, on_flush) == VM_OK &&

@@ -309,7 +309,12 @@ void emq_read_plan(emq_frame *f) {
         f->items[0].owns_row_name = 1;
     }
     if (named) emq_open(f, f->items, EMQ_KEY_ROW); /* first, for it is the key that is most often made */
-    for (uint32_t keys = v->keys; keys; keys &= keys - 1) read_type(f, __builtin_ctz(keys));
+    uint32_t keys = v->keys;
+    if (v->gated && !emq_may_have_meta()) {
+        keys &= ~(1u << EMQ_KEY_META);
+        f->call.types[EMQ_KEY_META] = EMQ_TYPE_NONE;
+    }
+    for (; keys; keys &= keys - 1) read_type(f, __builtin_ctz(keys));
     read_identity(f);
     if (!v->late_probes) read_probes(f);
     if (v->gated && f->call.types[EMQ_KEY_META] == EMQ_TYPE_HASH && f->call.types[EMQ_KEY_ACTIVE] == EMQ_TYPE_SORTED_SET)
