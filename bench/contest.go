@@ -111,13 +111,13 @@ func (p *plan) hold(ctx context.Context, c contest, r *report) (err error) {
 
 // buildCrossing builds the package beside floor.c as the module is built.
 func buildCrossing(ctx context.Context, to string) error {
-	script, err := filepath.Abs("module/emq.map")
+	script, err := filepath.Abs("../module/emq.map")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(fmt.Sprintf("%s.%d.h", to, os.Getpid())) // of no use
 	return build(ctx, to, "go build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false",
-		"-ldflags", "-extldflags '-Wl,--version-script="+script+"'", "./bench/floor")
+		"-ldflags", "-extldflags '-Wl,--version-script="+script+"'", "./floor")
 }
 
 func (r *report) summarizeContests() {

@@ -2,7 +2,8 @@
 // in C that does the same writes and nothing else (floor/floor.c). All three run in one server and take turns many times
 // a second, and each is set against the others turn by turn, so that what disturbs the machine disturbs them alike.
 //
-// `make bench` runs it all, `make bench-quick` less of it in less time; see -help for a part of it.
+// `make bench` runs it all, `make bench-quick` less of it in less time; see -help for a part of it. It runs in its own
+// folder, from which all paths are, and is a module of its own, so that the project's users get none of what it needs.
 package main
 
 import (
@@ -28,7 +29,7 @@ func main() {
 	who := flag.String("only", "", "run one executor alone, to profile it: scripts, native or floor; no ratios then")
 	pairs := flag.Int("pairs", 15, "how many times each executor is measured on an axis")
 	quick := flag.Bool("quick", false, "fewer pairs of shorter legs, and no backlog of a million")
-	out := flag.String("out", "build/bench", "where the JSON and the plots go")
+	out := flag.String("out", "../build/bench", "where the JSON and the plots go")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -113,12 +114,12 @@ func newPlan(only, who string, pairs int, quick bool, out string) (*plan, error)
 		}
 	}
 	p.modules = modules{
-		"emq":   cmp.Or(os.Getenv("EMQ_MODULE"), "build/emq.so"),
-		"debug": cmp.Or(os.Getenv("EMQ_MODULE_DEBUG"), "build/emq-debug.so"),
+		"emq":   cmp.Or(os.Getenv("EMQ_MODULE"), "../build/emq.so"),
+		"debug": cmp.Or(os.Getenv("EMQ_MODULE_DEBUG"), "../build/emq-debug.so"),
 	}
 	for _, name := range []string{"floor", "reads", "crossing"} {
 		var err error
-		if p.modules[name], err = filepath.Abs("build/" + name + ".so"); err != nil {
+		if p.modules[name], err = filepath.Abs("../build/" + name + ".so"); err != nil {
 			return nil, err
 		}
 	}
@@ -209,7 +210,7 @@ func progress(what string, steps int) *progressbar.ProgressBar {
 // buildFloor compiles the floor, as the module's own C is compiled.
 func buildFloor(ctx context.Context, to string, flags ...string) error {
 	return build(ctx, to, cmp.Or(os.Getenv("CC"), "gcc"), append([]string{"-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
-		"-Wall", "-Wextra", "-Werror", "bench/floor/floor.c", "module/abi.c"}, flags...)...)
+		"-Wall", "-Wextra", "-Werror", "floor/floor.c", "../module/abi.c"}, flags...)...)
 }
 
 // build has a compiler make a library. It goes through another file, for a server of an earlier run may have the old one

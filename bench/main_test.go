@@ -62,7 +62,7 @@ func TestExecutorsAreComparedPartByPart(t *testing.T) {
 }
 
 func TestSettingsOfTheExample(t *testing.T) {
-	args, err := settingsOf("../" + exampleConf)
+	args, err := settingsOf(exampleConf)
 	require.NoError(t, err)
 	require.Contains(t, args, "--hash-max-listpack-value")
 	require.NotContains(t, args, "--loadmodule")

@@ -32,7 +32,7 @@ type footprint struct {
 	Encoding string  `json:"row_encoding"`
 }
 
-const exampleConf = "valkey.conf.example"
+const exampleConf = "../valkey.conf.example"
 
 var payloads = []int{64, 65, 512, 4096}
 
