@@ -14,23 +14,32 @@ func (v *Command) check(c *Call, o *Outcome) bool {
 			return false
 		}
 	}
-	if id := v.at[RoleID]; id > 0 && !IsJob(c.Args[id]) {
-		o.refuse(RefusedKind, "EMQKIND job id must be JOB-namespaced")
-		return false
+	if id := v.at[RoleID]; id > 0 {
+		for at := id; at < v.end(c, id); at += v.step() {
+			if !IsJob(c.Args[at]) {
+				o.refuse(RefusedKind, "EMQKIND job id must be JOB-namespaced")
+				return false
+			}
+		}
 	}
 	if arg, queue, ok := v.layout(c); !ok {
 		o.refuseKey(v, c, arg, queue)
+		return false
+	}
+	if n := v.listed(c); n > MaxList {
+		o.refuseLength(&v.List[0], n)
 		return false
 	}
 	if v.worded && !v.checkWords(c, o) {
 		return false
 	}
 	for _, i := range v.numbers {
-		a := &v.Args[i-1]
-		if n, ok := lease.Decimal(c.Args[i]); !ok || n < a.Range.min || n > a.Range.max {
-			o.refuseNumber(a, c.Args[i])
+		if !v.argAt(i).admits(c.Args[i], o) {
 			return false
 		}
+	}
+	if len(v.listNumbers) > 0 && !v.checkListNumbers(c, o) {
+		return false
 	}
 	if c.Replica && !v.ReadOnly() {
 		o.refuseReplica()
@@ -38,6 +47,38 @@ func (v *Command) check(c *Call, o *Outcome) bool {
 	}
 	v.assertRead(c)
 	return true
+}
+
+// end bounds the places of an argument: those of each job where it is of a list, else its own alone.
+func (v *Command) end(c *Call, at int) int {
+	if v.isListed(at) {
+		return len(c.Args)
+	}
+	return at + 1
+}
+
+// step is how far the arguments of two jobs of a list are apart.
+func (v *Command) step() int { return max(1, len(v.List)) }
+
+// checkListNumbers checks the numbers of each job of a list.
+func (v *Command) checkListNumbers(c *Call, o *Outcome) bool {
+	for shift := 0; v.listAt+shift < len(c.Args); shift += len(v.List) {
+		for _, i := range v.listNumbers {
+			if !v.argAt(i).admits(c.Args[i+shift], o) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// admits tells whether a text is a number in the argument's range, and refuses it if it is not.
+func (a *Arg) admits(text string, o *Outcome) bool {
+	n, ok := lease.Decimal(text)
+	if ok = ok && n >= a.Range.min && n <= a.Range.max; !ok {
+		o.refuseNumber(a, text)
+	}
+	return ok
 }
 
 // checkWords is the part of check for the few verbs that have a keyword, an option or a cursor.

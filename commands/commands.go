@@ -19,6 +19,9 @@ const MaxArgs = 12
 // Window is the largest number of jobs that one Decide is shown.
 const Window = 32
 
+// MaxList bounds the jobs that a caller may list in one call (WIRE6 §7).
+const MaxList = 1000
+
 // Key names a key of one queue by its role; NumKeys is their number. The names' exact bytes are in keys.go.
 type Key uint8
 
@@ -105,6 +108,8 @@ const (
 	NoJobs Source = iota
 	// NamedJob: the caller names one job, by its id.
 	NamedJob
+	// ListedJobs: the caller names up to MaxList jobs, each by a group of arguments; Command.List.
+	ListedJobs
 	// WalkedJobs are the entries of the plan's Walk, from the lowest.
 	WalkedJobs
 	// ScannedJobs are what one of the server's own scans finds, after a decision has asked for it with NextScan. The sets
@@ -137,6 +142,9 @@ type Plan struct {
 	Probes []Probe
 	// Member is the set that is asked whether it holds a named job, or NoKey.
 	Member Key
+	// Merged tells that the effects on many jobs are carried out as one command where that gives the same store: one ZREM
+	// or ZADD of a set, one DEL, one HINCRBY (WIRE6 §7).
+	Merged bool
 	// Figures tells that the sizes and the lowest scores of Keys are read, and the first pending entry.
 	Figures bool
 }
@@ -157,6 +165,11 @@ type Job struct {
 	Deadline float64
 	// Present is the set of fields that the row has, by their bits.
 	Present uint32
+	// Shift is how far the arguments of a listed job are from those of the first one.
+	Shift int32
+	// Twin is the place in Marks, counted from 1, of the last job before this one in the list that has the same id; 0 if
+	// there is none.
+	Twin int32
 	// Type is what the row's key holds.
 	Type Type
 	// Member is the set of keys, by their bits, that hold the job's id; only the plan's Member, or after a look all four.
@@ -278,6 +291,8 @@ type Mark struct {
 	// Result is what the verb came to for this job, where it answers job by job.
 	Result  Result
 	Finding Finding
+	// Changed tells that the call changes this job, at this place of a list or at one before.
+	Changed bool
 }
 
 // MaxEffects bounds the effects on one job, MaxText the bytes of a refusal, the final NUL included.

@@ -22,7 +22,7 @@ func (v *Command) decideComplete(c *Call, j *Job, o *Outcome) Next {
 	}
 	o.zrem(KeyActive, KeyPending)
 	o.del()
-	o.count(c, KeyCompleted)
+	o.count(c, KeyCompleted, 1)
 	return o.answer(ResultCompleted, ReplyInteger, 1)
 }
 

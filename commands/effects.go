@@ -17,7 +17,7 @@ const (
 	OpZrem
 	// OpDel removes Key.
 	OpDel
-	// OpHincrby adds 1 to a counter's `count`; Values[0] is the sum.
+	// OpHincrby adds Values[1] to a counter's `count`; Values[0] is the sum.
 	OpHincrby
 	NumOps
 )
@@ -122,21 +122,22 @@ func (o *Outcome) hdel(fields ...Field) {
 	}
 }
 
-// count adds 1 to a counter, which is the plan's first probe, where HINCRBY would. A counter that cannot be incremented
-// is left alone (WIRE6 §4, the holder): it must not keep a job from being settled.
-func (o *Outcome) count(c *Call, key Key) {
+// count adds by, at least 1, to a counter, which is the plan's first probe, where HINCRBY would. A counter that cannot be
+// incremented so is left alone (WIRE6 §4, the holder): it must not keep a job from being settled.
+func (o *Outcome) count(c *Call, key Key, by int32) {
 	if t := c.Types[key]; t != None && t != Hash {
 		return
 	}
 	n := int64(0)
 	if count, there := c.probe(0); there {
 		var ok bool
-		if n, ok = counter(count); !ok || n >= math.MaxInt64-int64(o.Tally.Counted) {
+		if n, ok = counter(count); !ok || n > math.MaxInt64-int64(o.Tally.Counted)-int64(by) {
 			return
 		}
 	}
-	o.Tally.Counted++
-	o.add(OpHincrby, key).set(FieldCount, integer(n+int64(o.Tally.Counted)))
+	o.Tally.Counted += by
+	e := o.add(OpHincrby, key).set(FieldCount, integer(n+int64(o.Tally.Counted)))
+	e.Values[1] = int64(by)
 }
 
 // counter reads a number as HINCRBY does, and reports whether 1 can be added to it.
@@ -164,7 +165,6 @@ func counter(s string) (int64, bool) {
 }
 
 func constant(c Const) Value { return Value{ValueConst, int64(c)} }
-func argument(i int) Value   { return Value{ValueArg, int64(i)} }
 func integer(n int64) Value  { return Value{ValueInt, n} }
 func epoch() Value           { return Value{ValueEpoch, 0} }
 
@@ -178,8 +178,12 @@ const (
 	ReplyConst
 	// ReplyEmpty: an empty array.
 	ReplyEmpty
-	// ReplyJob: [id, payload, token] of the job that was granted; payload is null if the row has none.
+	// ReplyJob: [id, payload, token] of the job that was granted; payload is null if the row has none. ReplyJobs: an array
+	// of them.
 	ReplyJob
+	ReplyJobs
+	// ReplyStatuses: an integer for each job of the list, Statuses of its result.
+	ReplyStatuses
 	// ReplyLists: [[ids returned or stalled], [ids buried]].
 	ReplyLists
 	// ReplyNumbers: a map of the verb's Fields to the first N of Numbers.

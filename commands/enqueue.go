@@ -15,7 +15,7 @@ func (v *Command) admitEnqueue(c *Call, o *Outcome) bool {
 }
 
 func (v *Command) decideEnqueue(c *Call, j *Job, o *Outcome) Next {
-	result := c.create(j, o, ConstPending, v.at[RolePayload], ResultEnqueued)
+	result := v.create(c, j, o, ConstPending, ResultEnqueued)
 	if result == ResultEnqueued {
 		o.zadd(KeyPending, 0)
 	}
@@ -33,7 +33,7 @@ func (c *Call) admitNew(o *Outcome, set Key) bool {
 
 // create writes the row of a new job, unless there is one. Its entry in a set is the verb's to add. Only here a store is
 // claimed.
-func (c *Call) create(j *Job, o *Outcome, state Const, payload int, created Result) Result {
+func (v *Command) create(c *Call, j *Job, o *Outcome, state Const, created Result) Result {
 	if j.Type != None {
 		return ResultDuplicate
 	}
@@ -43,7 +43,7 @@ func (c *Call) create(j *Job, o *Outcome, state Const, payload int, created Resu
 	o.hset().
 		set(FieldState, constant(state)).
 		set(FieldAttempts, constant(ConstZero)).
-		set(FieldPayload, argument(payload))
+		set(FieldPayload, v.argument(j, RolePayload))
 	return created
 }
 

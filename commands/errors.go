@@ -12,6 +12,7 @@ const (
 	RefusedNumkeys
 	RefusedKind
 	RefusedKey
+	RefusedLength
 	RefusedWord
 	RefusedNumber
 	RefusedCursor
@@ -38,6 +39,7 @@ var Catalogue = [NumRefusals]struct {
 	RefusedNumkeys:  {"ERR", "numkeys is not, byte for byte, the verb's number of keys", "send the count that the verb's table gives"},
 	RefusedKind:     {"EMQKIND", "the id does not start with JOB", "mint ids in the JOB namespace"},
 	RefusedKey:      {"EMQKEY", "a key, rowprefix or base is not the exact name it must be, or names another queue", "build every name from the one queue"},
+	RefusedLength:   {"ERR", "a list has more than 1000 jobs", "send it in parts; some 100 a call serve best"},
 	RefusedWord:     {"ERR", "a keyword is none of those that the verb knows", "send what the text names, byte for byte"},
 	RefusedNumber:   {"ERR", "a number is no canonical decimal integer in its range", "send digits alone, in the range the text names"},
 	RefusedCursor:   {"ERR", "a cursor is none that the verb gave", "begin anew, with 0"},
@@ -156,6 +158,20 @@ func (o *Outcome) refuseKey(v *Command, c *Call, arg int, queue string) {
 func (o *Outcome) refuseNumber(a *Arg, got string) {
 	o.refuse(RefusedNumber, "ERR ", a.Name, " must be an integer from ", a.Range.minText, " to ", a.Range.maxText, ", got ")
 	o.quote(got)
+}
+
+func (o *Outcome) refuseLength(a *Arg, n int) {
+	o.refuse(RefusedLength, "ERR ", a.Name, " must be given 1 to "+maxListText+" times, got ")
+	o.decimal(n)
+}
+
+// decimal appends a number, 0 or more.
+func (o *Outcome) decimal(n int) {
+	const digits = "0123456789"
+	if n >= 10 {
+		o.decimal(n / 10)
+	}
+	o.text(digits[n%10 : n%10+1])
 }
 
 func (o *Outcome) refuseWord(a *Arg, got string) {

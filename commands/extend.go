@@ -28,9 +28,14 @@ func (v *Command) decideExtend(c *Call, j *Job, o *Outcome) Next {
 		o.refuseToken("extend")
 		return NextFinish
 	}
-	o.hset().set(FieldLeaseEpoch, epoch())
-	o.zadd(KeyActive, lease.Deadline(c.Now, v.number(c, RoleLease)))
+	o.extend(c, v.number(c, RoleLease))
 	return o.answer(ResultExtended, ReplyInteger, 1)
+}
+
+// extend gives a held job a new deadline.
+func (o *Outcome) extend(c *Call, leaseMillis int64) {
+	o.hset().set(FieldLeaseEpoch, epoch())
+	o.zadd(KeyActive, lease.Deadline(c.Now, leaseMillis))
 }
 
 func answerGone(o *Outcome) { o.answer(ResultGone, ReplyInteger, -1) }

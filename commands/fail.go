@@ -27,26 +27,39 @@ func (v *Command) decideFail(c *Call, j *Job, o *Outcome) Next {
 	if ok, next := j.settles(o, v.arg(c, RoleToken), "retry"); !ok {
 		return next
 	}
+	switch result := v.fail(c, j, o); result {
+	case NoResult:
+		return NextLook // at the counter
+	case ResultDead:
+		o.count(c, KeyFailed, 1)
+		return o.answer(result, ReplyConst, int64(ConstDead))
+	default:
+		return o.answer(result, ReplyConst, int64(ConstScheduled))
+	}
+}
+
+// fail gives a held job back: ResultScheduled, or ResultDead, which the verb is still to count. NoResult asks for a look at
+// the counter first, where the plan reads it late.
+func (v *Command) fail(c *Call, j *Job, o *Outcome) Result {
 	failures := lease.Count(j.field(FieldFailures)) + 1
 	dead := failures >= v.number(c, RoleMax)
-	if dead && !j.Looked {
-		return NextLook // at the counter
+	if dead && v.Plan.LateProbes && !j.Looked {
+		return NoResult
 	}
-	to, result := ConstScheduled, ResultScheduled
+	to := ConstScheduled
 	if dead {
-		to, result = ConstDead, ResultDead
+		to = ConstDead
 	}
 	o.zrem(KeyActive, KeyPending)
 	o.hset().
 		set(FieldState, constant(to)).
 		set(FieldFailures, integer(failures)).
-		set(FieldLastError, argument(v.at[RoleError]))
+		set(FieldLastError, v.argument(j, RoleError))
 	o.hdel(FieldLeaseEpoch, FieldStalled)
 	if dead {
 		o.zadd(KeyDead, 0)
-		o.count(c, KeyFailed)
-	} else {
-		o.zadd(KeySchedule, lease.Deadline(c.Now, v.number(c, RoleDelay)))
+		return ResultDead
 	}
-	return o.answer(result, ReplyConst, int64(to))
+	o.zadd(KeySchedule, lease.Deadline(c.Now, v.numberOf(c, j, RoleDelay)))
+	return ResultScheduled
 }

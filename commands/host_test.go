@@ -96,7 +96,7 @@ func (r *request) call(verb Verb, dirt bool) (*Call, *Outcome) {
 	for i := range o.Numbers {
 		o.Numbers[i] = 99
 	}
-	o.Marks[0] = Mark{99, 99, 99, Finding{99, 99, 99, true}}
+	o.Marks[0] = Mark{99, 99, 99, Finding{99, 99, 99, true}, true}
 	return c, o
 }
 

@@ -48,7 +48,7 @@ func (v *Command) takeBack(c *Call, j *Job, o *Outcome) {
 		set(FieldStalled, integer(stalled)).
 		set(FieldLastError, constant(ConstStalled))
 	o.zadd(KeyDead, 0)
-	o.count(c, KeyFailed)
+	o.count(c, KeyFailed, 1)
 }
 
 // uncounted tells that the lost lease does not count against the job, since the holder could not have kept it: another

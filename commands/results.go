@@ -66,6 +66,7 @@ var resultOf = [NumRefusals]Result{
 	RefusedNumkeys:  ResultArgument,
 	RefusedKind:     ResultKind,
 	RefusedKey:      ResultKey,
+	RefusedLength:   ResultArgument,
 	RefusedWord:     ResultArgument,
 	RefusedNumber:   ResultArgument,
 	RefusedCursor:   ResultArgument,

@@ -21,13 +21,18 @@ func (v *Command) admitSchedule(c *Call, o *Outcome) bool {
 }
 
 func (v *Command) decideSchedule(c *Call, j *Job, o *Outcome) Next {
-	result := c.create(j, o, ConstScheduled, v.at[RolePayload], ResultScheduled)
+	result := v.create(c, j, o, ConstScheduled, ResultScheduled)
 	if result == ResultScheduled {
-		due := v.number(c, RoleDue)
-		if v.arg(c, RoleWord) == scheduleIn {
-			due = lease.Deadline(c.Now, due)
-		}
-		o.zadd(KeySchedule, due)
+		o.zadd(KeySchedule, v.due(c, j))
 	}
 	return o.created(result)
+}
+
+// due is when a new job is due.
+func (v *Command) due(c *Call, j *Job) int64 {
+	ms := v.numberOf(c, j, RoleDue)
+	if v.arg(c, RoleWord) == scheduleIn {
+		return lease.Deadline(c.Now, ms)
+	}
+	return ms
 }

@@ -16,7 +16,7 @@ const Category = "emq"
 // Verb numbers the verbs; it indexes Table.
 type Verb uint8
 
-// The core verbs (WIRE6 §4), and those that were added (§6).
+// The core verbs (WIRE6 §4), and those that were added (§6, §7).
 const (
 	Enqueue Verb = iota
 	Claim
@@ -28,6 +28,12 @@ const (
 	Reap
 	Stats
 	Audit
+	Menqueue
+	Mschedule
+	Mclaim
+	Mcomplete
+	Mextend
+	Mfail
 	NumVerbs
 )
 
@@ -87,8 +93,11 @@ const (
 	AccessDelete Access = 1 << 7
 )
 
-// maxCount bounds what one call may be asked for.
-const maxCount = 1000
+// maxCount bounds what one call may be asked for, and maxListText is MaxList.
+const (
+	maxCount    = 1000
+	maxListText = "1000"
+)
 
 // Range bounds a number, both ends included.
 type Range struct {
@@ -124,6 +133,8 @@ type Command struct {
 	Tips string
 	// Args are the arguments in their order, the verb's name left out.
 	Args []Arg
+	// List are the arguments of one job of a list. They follow Args, as many times as there are jobs.
+	List []Arg
 	Plan Plan
 	// Fields names the numbers of ReplyNumbers.
 	Fields []string
@@ -141,15 +152,20 @@ type Command struct {
 	finish func(*Command, *Call, *Outcome)
 	want   func(*Command, *Call, *Outcome) int32
 
-	numkeys string
-	at      [NumRoles]int // where in Call.Args the argument of a role is, 0 if there is none
-	numbers []int         // where the numbers are
-	worded  bool          // there is a keyword, an option or a cursor
-	places  []place
+	numkeys     string
+	at          [NumRoles]int // where in Call.Args the argument of a role is, that of the first job in a list; 0 if there is none
+	numbers     []int         // where the numbers are
+	listAt      int           // where the list begins, 0 if there is none
+	listNumbers []int         // where the numbers of its first job are
+	worded      bool          // there is a keyword, an option or a cursor
+	places      []place
 }
 
 // Arity is the number of arguments, the verb's name included; negative if there may be more, as the server has it.
 func (v *Command) Arity() int {
+	if v.List != nil {
+		return -(len(v.Args) + len(v.List) + 1)
+	}
 	if v.at[RoleOption] > 0 {
 		return -len(v.Args)
 	}
@@ -177,6 +193,39 @@ func (v *Command) arg(c *Call, r Role) string {
 func (v *Command) number(c *Call, r Role) int64 {
 	n, _ := lease.Decimal(c.Args[v.at[r]])
 	return n
+}
+
+// of is the argument of a role that is the job's own, where jobs are listed.
+func (v *Command) of(c *Call, j *Job, r Role) string { return c.Args[v.at[r]+int(j.Shift)] }
+
+// numberOf is number for an argument of the job's own.
+func (v *Command) numberOf(c *Call, j *Job, r Role) int64 {
+	n, _ := lease.Decimal(v.of(c, j, r))
+	return n
+}
+
+// argument is the value of a field that is to be the job's own argument, as sent.
+func (v *Command) argument(j *Job, r Role) Value {
+	return Value{ValueArg, int64(v.at[r]) + int64(j.Shift)}
+}
+
+// isListed tells that an argument is of a list.
+func (v *Command) isListed(at int) bool { return v.List != nil && at >= v.listAt }
+
+// listed is how many jobs a call lists.
+func (v *Command) listed(c *Call) int {
+	if v.List == nil {
+		return 0
+	}
+	return (len(c.Args) - v.listAt) / len(v.List)
+}
+
+// argAt is the description of an argument, by its place; of a list, of its first job.
+func (v *Command) argAt(at int) *Arg {
+	if v.isListed(at) {
+		return &v.List[at-v.listAt]
+	}
+	return &v.Args[at-1]
 }
 
 // Table is the module on one screen.
@@ -452,6 +501,158 @@ var Table = [NumVerbs]Command{
 		finish:       (*Command).finishAudit,
 		want:         (*Command).wantMost,
 	},
+	Menqueue: {
+		Name:       "EMQ.MENQUEUE",
+		Since:      "0.2.0",
+		Summary:    "Puts new jobs into a queue; those that exist already are left alone.",
+		Complexity: "O(M*log(N)) with N the number of pending jobs and M the number of jobs in the call.",
+		Flags:      "write deny-oom getkeys-api",
+		Categories: "emq write slow",
+		Args:       []Arg{{Name: "base", Role: RoleBase, Access: AccessRW | AccessInsert}},
+		List:       []Arg{{Name: "id", Role: RoleID}, {Name: "payload", Role: RolePayload}},
+		Plan:       Plan{Keys: []Key{KeyPending}, Jobs: ListedJobs, Walk: NoKey, Member: NoKey, Merged: true},
+		Results:    []Result{ResultEnqueued, ResultDuplicate},
+		admit:      (*Command).admitMenqueue,
+		decide:     (*Command).decideMenqueue,
+		finish:     (*Command).finishList,
+		want:       (*Command).wantMost,
+	},
+	Mschedule: {
+		Name:       "EMQ.MSCHEDULE",
+		Since:      "0.2.0",
+		Summary:    "Puts new jobs into a queue for later; those that exist already are left alone.",
+		Complexity: "O(M*log(N)) with N the number of scheduled jobs and M the number of jobs in the call.",
+		Flags:      "write deny-oom getkeys-api",
+		Categories: "emq write slow",
+		Args: []Arg{
+			{Name: "base", Role: RoleBase, Access: AccessRW | AccessInsert},
+			{Name: "mode", Role: RoleWord, Words: [2]string{scheduleAt, scheduleIn}},
+		},
+		List: []Arg{
+			{Name: "id", Role: RoleID},
+			{Name: "ms", Role: RoleDue, Range: between(0, lease.MaxMillis)},
+			{Name: "payload", Role: RolePayload},
+		},
+		Plan:    Plan{Keys: []Key{KeySchedule}, Jobs: ListedJobs, Walk: NoKey, Member: NoKey, Merged: true},
+		Results: []Result{ResultScheduled, ResultDuplicate},
+		admit:   (*Command).admitMschedule,
+		decide:  (*Command).decideMschedule,
+		finish:  (*Command).finishList,
+		want:    (*Command).wantMost,
+	},
+	Mclaim: {
+		Name:       "EMQ.MCLAIM",
+		Since:      "0.2.0",
+		Summary:    "Takes the first pending jobs under leases, each with the fencing token that its holder must present.",
+		Complexity: "O((D+M)*log(N)) with N the number of jobs, M the number of jobs taken and D, at most 100, that of broken entries dropped on the way.",
+		Flags:      "write getkeys-api",
+		Categories: "emq write slow",
+		Tips:       "nondeterministic_output",
+		Args: []Arg{
+			{Name: "base", Role: RoleBase, Access: AccessRW | AccessRead | AccessUpdate},
+			{Name: "lease_ms", Role: RoleLease, Range: between(1, lease.MaxMillis)},
+			{Name: "count", Role: RoleCount, Range: between(1, maxCount)},
+		},
+		Plan: Plan{
+			Keys:   []Key{KeyPending, KeyActive},
+			Jobs:   WalkedJobs,
+			Walk:   KeyPending,
+			Values: []Field{FieldState, FieldAttempts, FieldPayload},
+			Member: NoKey,
+			Merged: true,
+		},
+		Results:      []Result{ResultClaimed, ResultEmpty},
+		Dispositions: [NumDispositions]string{Dropped: entriesDropped, Buried: jobsBuried},
+		admit:        (*Command).admitClaim,
+		decide:       (*Command).decideMclaim,
+		finish:       (*Command).finishMclaim,
+		want:         (*Command).wantMclaim,
+	},
+	Mcomplete: {
+		Name:       "EMQ.MCOMPLETE",
+		Since:      "0.2.0",
+		Summary:    "Settles held jobs as done and removes them.",
+		Complexity: "O(M*log(N)) with N the number of active jobs and M the number of jobs in the call and of the fields in their rows.",
+		Flags:      "write getkeys-api",
+		Categories: "emq write slow",
+		Args:       []Arg{{Name: "base", Role: RoleBase, Access: AccessRW | AccessDelete}},
+		List:       []Arg{{Name: "id", Role: RoleID}, {Name: "token", Role: RoleToken}},
+		Plan: Plan{
+			Keys:   []Key{KeyActive, KeyPending, KeyCompleted},
+			Jobs:   ListedJobs,
+			Walk:   NoKey,
+			Values: []Field{FieldState, FieldAttempts, FieldGroup, FieldParent},
+			Late:   []Field{FieldLeaseEpoch},
+			Probes: []Probe{{KeyCompleted, FieldCount}},
+			Member: NoKey,
+			Merged: true,
+		},
+		Results: []Result{ResultCompleted, ResultGone, ResultStale, ResultScript},
+		admit:   (*Command).admitMcomplete,
+		decide:  (*Command).decideMcomplete,
+		finish:  (*Command).finishMcomplete,
+		want:    (*Command).wantMost,
+	},
+	Mextend: {
+		Name:       "EMQ.MEXTEND",
+		Since:      "0.2.0",
+		Summary:    "Gives the leases of held jobs a new deadline, counted from now.",
+		Complexity: "O(M*log(N)) with N the number of active jobs and M the number of jobs in the call.",
+		Flags:      "write getkeys-api",
+		Categories: "emq write slow",
+		Args: []Arg{
+			{Name: "base", Role: RoleBase, Access: AccessRW | AccessUpdate},
+			{Name: "lease_ms", Role: RoleLease, Range: between(1, lease.MaxMillis)},
+		},
+		List: []Arg{{Name: "id", Role: RoleID}, {Name: "token", Role: RoleToken}},
+		Plan: Plan{
+			Keys:   []Key{KeyActive},
+			Jobs:   ListedJobs,
+			Walk:   NoKey,
+			Values: []Field{FieldState, FieldAttempts, FieldGroup, FieldParent},
+			Late:   []Field{FieldLeaseEpoch},
+			Member: KeyActive,
+			Merged: true,
+		},
+		Results: []Result{ResultExtended, ResultGone, ResultStale, ResultScript},
+		admit:   (*Command).admitMextend,
+		decide:  (*Command).decideMextend,
+		finish:  (*Command).finishList,
+		want:    (*Command).wantMost,
+	},
+	Mfail: {
+		Name:       "EMQ.MFAIL",
+		Since:      "0.2.0",
+		Summary:    "Gives held jobs back after failures: to later retries, or to the dead letters at the cap.",
+		Complexity: "O(M*log(N)) with N the number of jobs in the sets that are left or entered and M the number of jobs in the call.",
+		Flags:      "write getkeys-api",
+		Categories: "emq write slow",
+		Args: []Arg{
+			{Name: "base", Role: RoleBase, Access: AccessRW | AccessUpdate},
+			{Name: "max", Role: RoleMax, Range: between(1, lease.MaxAttempts)},
+		},
+		List: []Arg{
+			{Name: "id", Role: RoleID},
+			{Name: "token", Role: RoleToken},
+			{Name: "delay_ms", Role: RoleDelay, Range: between(0, lease.MaxMillis)},
+			{Name: "error", Role: RoleError},
+		},
+		Plan: Plan{
+			Keys:   []Key{KeyActive, KeyPending, KeySchedule, KeyDead, KeyFailed},
+			Jobs:   ListedJobs,
+			Walk:   NoKey,
+			Values: []Field{FieldState, FieldAttempts, FieldFailures, FieldGroup, FieldParent},
+			Late:   []Field{FieldLeaseEpoch},
+			Probes: []Probe{{KeyFailed, FieldCount}},
+			Member: NoKey,
+			Merged: true,
+		},
+		Results: []Result{ResultScheduled, ResultDead, ResultGone, ResultStale, ResultScript},
+		admit:   (*Command).admitMfail,
+		decide:  (*Command).decideMfail,
+		finish:  (*Command).finishMfail,
+		want:    (*Command).wantMost,
+	},
 }
 
 // The parts of a command that its arguments imply.
@@ -470,6 +671,15 @@ func init() {
 				v.numbers = append(v.numbers, i+1)
 			}
 			v.at[a.Role] = i + 1
+		}
+		if v.List != nil {
+			v.listAt = len(v.Args) + 1
+		}
+		for i, a := range v.List {
+			if a.Role.IsNumber() {
+				v.listNumbers = append(v.listNumbers, v.listAt+i)
+			}
+			v.at[a.Role] = v.listAt + i
 		}
 		v.worded = v.at[RoleWord]+v.at[RoleOption]+v.at[RoleCursor] > 0
 		if v.at[RoleNumkeys] > 0 {
@@ -501,7 +711,7 @@ const (
 
 // addRefusals adds those that any verb with such arguments can meet.
 func (v *Command) addRefusals() {
-	if v.numkeys != "" || v.worded {
+	if v.numkeys != "" || v.worded || v.List != nil || len(v.numbers) > 0 {
 		v.Results = append(v.Results, ResultArgument)
 	}
 	if v.at[RoleID] > 0 {

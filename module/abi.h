@@ -111,8 +111,8 @@ typedef int (*vm_set_number_fn)(const char *name, long long, void *, vm_string *
 typedef int (*vm_apply_fn)(vm_ctx *, void *, vm_string **error);
 
 /* Command info, as SetCommandInfo reads it. */
-enum { VM_ARG_STRING = 0, VM_ARG_INTEGER = 1, VM_ARG_KEY = 3, VM_ARG_PURE_TOKEN = 6 };
-enum { VM_ARG_OPTIONAL = 1 << 0 };
+enum { VM_ARG_STRING = 0, VM_ARG_INTEGER = 1, VM_ARG_KEY = 3, VM_ARG_PURE_TOKEN = 6, VM_ARG_BLOCK = 8 };
+enum { VM_ARG_OPTIONAL = 1 << 0, VM_ARG_MULTIPLE = 1 << 1 };
 typedef struct vm_arg {
     const char *name;
     int type;

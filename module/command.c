@@ -68,6 +68,14 @@ static void pass_entries(emq_frame *f, intptr_t from) {
     if (finished) c->jobs.n = 0;
 }
 
+/* Goes past the jobs of a list that were decided. All are kept, for each is answered. */
+static void pass_listed(emq_frame *f) {
+    f->call.step += f->out.done;
+    f->call.first += f->out.done;
+    f->call.jobs.at += f->out.done;
+    f->call.jobs.n -= f->out.done;
+}
+
 /* Has every job decided, window by window. 0 if Go panicked: then nothing may be applied. */
 static int decide(emq_frame *f, int verb) {
     for (;;) {
@@ -85,7 +93,11 @@ static int decide(emq_frame *f, int verb) {
             f->walk->panicked = 1;
             return 0;
         }
-        if (f->verb->jobs != EMQ_SOURCE_NAMED_JOB && f->call.jobs.n) pass_entries(f, logged);
+        if (f->verb->jobs > EMQ_SOURCE_LISTED_JOBS) {
+            if (f->call.jobs.n) pass_entries(f, logged);
+        } else if (f->listed) {
+            pass_listed(f);
+        }
         switch (f->out.next) {
         case EMQ_NEXT_LOOK: emq_look(f); continue;
         case EMQ_NEXT_MORE: emq_read_more(f, f->out.want); continue;
@@ -107,6 +119,8 @@ static void free_frame(emq_frame *f) {
         vm_Free(f->out.marks.at);
     }
     if (f->out.effects.at != f->first_effects) vm_Free(f->out.effects.at);
+    if (f->call.args.at != f->first_args) vm_Free(f->call.args.at);
+    if (f->twins) vm_Free(f->twins);
     for (uint32_t keys = f->owned; keys; keys &= keys - 1) vm_FreeString(NULL, f->name[__builtin_ctz(keys)]);
     for (int i = 0; i < EMQ_MAX_PROBES; i++)
         if (f->probe[i]) vm_FreeString(NULL, f->probe[i]);
@@ -115,6 +129,30 @@ static void free_frame(emq_frame *f) {
 
 /* Kept from being inlined: a compiler that sees the size makes a loop of it that is slower than the call. */
 __attribute__((noipa)) static void clear(void *p, size_t n) { memset(p, 0, n); }
+
+static void view(emq_bytes *to, const vm_string *s) {
+    size_t n;
+    to->p = vm_StringPtrLen(s, &n);
+    to->n = (intptr_t)n;
+}
+
+/* Views the arguments that a decision may look at; the others stay empty. */
+static void view_arguments(emq_frame *f, int argc) {
+    const emq_verb *v = f->verb;
+    emq_bytes *args = f->first_args;
+    if (argc > EMQ_MAX_ARGS) {
+        args = vm_Alloc(sizeof(*args) * (size_t)argc);
+        memset(args, 0, sizeof(*args) * (size_t)argc);
+    }
+    f->call.args.at = args;
+    f->call.args.n = f->call.args.room = argc;
+    if (v->list_at) f->listed = (argc - v->list_at) / v->list_len;
+    for (const uint8_t *i = v->view; *i && *i < argc; i++) {
+        int step = v->list_at && *i >= v->list_at ? v->list_len : argc;
+        for (int at = *i; at < argc; at += step) view(&args[at], f->argv[at]);
+    }
+    if (v->list_at) emq_find_twins(f);
+}
 
 /* Reads and decides. 0 if there is no decision. */
 static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk, emq_scanned *scan) {
@@ -133,19 +171,12 @@ static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int ve
     emq_start_opening(f);
 
     emq_call *c = &f->call;
-    c->args.at = f->args;
-    c->args.n = c->args.room = argc;
-    for (const uint8_t *i = v->view; *i && *i < argc; i++) {
-        size_t n;
-        f->args[*i].p = vm_StringPtrLen(argv[*i], &n);
-        f->args[*i].n = (intptr_t)n;
-    }
+    view_arguments(f, argc);
     c->jobs.at = f->jobs;
     c->jobs.room = EMQ_WINDOW;
     if (v->jobs == EMQ_SOURCE_NAMED_JOB) {
         f->items[0].id = argv[v->id_at];
         f->items[0].row_name = argv[v->arg_of[EMQ_KEY_ROW]];
-        f->items[0].named = 1;
         f->jobs[0] = (emq_job){.type = EMQ_TYPE_UNREAD};
         c->jobs.n = 1;
     }
@@ -174,16 +205,21 @@ static void execute(emq_frame *f) {
     if (f->out.effects.n) emq_announce(f);
 }
 
-/* Counts a call that is over, for INFO; and its entries if it was executed. */
-static void count_call(const emq_frame *f, int verb, int result, int executed) {
+/* Counts a call that was decided, for INFO. */
+static void count_call(const emq_frame *f, int verb) {
+    int result = f->out.result;
     emq_count *count = &emq_counts[verb];
+    count->calls++;
     count->results[result]++;
-    if (!executed || f->verb->jobs == EMQ_SOURCE_NAMED_JOB) return;
+    if (f->verb->jobs == EMQ_SOURCE_NAMED_JOB) return;
     for (int i = 0; i < EMQ_NUM_DISPOSITIONS; i++) count->dispositions[i] += f->dispositions[i];
+    if (result) return; /* else it came to something for each job */
+    for (int32_t i = 0; i < f->call.first; i++) count->results[f->out.marks.at[i].result]++;
 }
 
 /* Refuses with a text that only the host can know of. */
 EMQ_COLD static int reply_text(vm_ctx *ctx, int verb, int text) {
+    emq_counts[verb].calls++;
     emq_counts[verb].results[emq_text_result[text]]++;
     return vm_ReplyWithError(ctx, emq_text[text]);
 }
@@ -191,12 +227,12 @@ EMQ_COLD static int reply_text(vm_ctx *ctx, int verb, int text) {
 static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
     const emq_verb *v = &emq_verbs[verb];
     if (vm_IsKeysPositionRequest(ctx)) {
-        for (int i = 0; i < argc && i < v->arity; i++)
+        for (int i = 0; i < argc && i < v->num_args; i++)
             if (v->access[i]) vm_KeyAtPosWithFlags(ctx, i, (int)v->access[i]);
         return VM_OK;
     }
-    /* The server checks the arity; a module call without validation would not. */
-    if (argc > v->arity || argc < v->least) return vm_WrongArity(ctx);
+    /* The server checks the arity, but not that a list has whole groups; and a module call without validation not even that. */
+    if (argc < v->least || (v->list_at ? (argc - v->list_at) % v->list_len != 0 : argc > v->num_args)) return vm_WrongArity(ctx);
     if (emq_is_child) return reply_text(ctx, verb, EMQ_HOST_FORKED);
     emq_frame f;
     emq_scanned scan = {0};
@@ -223,7 +259,7 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
     } else {
         execute(&f);
         emq_send_reply(&f);
-        count_call(&f, verb, f.out.result, 1);
+        count_call(&f, verb);
     }
     free_frame(&f);
     if (scan.reply) vm_FreeCallReply(scan.reply);
@@ -232,7 +268,7 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
 
 int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk) {
     emq_frame f;
-    int ok = prepare(&f, ctx, argv, emq_verbs[verb].arity, verb, walk, NULL) && !f.out.text_len;
+    int ok = prepare(&f, ctx, argv, emq_verbs[verb].num_args, verb, walk, NULL) && !f.out.text_len;
     if (ok) execute(&f);
     free_frame(&f);
     return ok;

@@ -126,13 +126,17 @@ static void del(emq_frame *f, emq_effect *e) {
     e->changed = e->key;
 }
 
+/* What a counter is counted up by, for the caller to free. */
+static vm_string *addend(const emq_effect *e) { return decimal(e->values[1]); }
+
 static void hincrby(emq_frame *f, emq_effect *e) {
     if (emq_fields_expire) return;
-    vm_string *sum = vm_CreateStringFromLongLong(NULL, e->values[0]), *field = emq_field[e->fields[0]];
+    vm_string *sum = vm_CreateStringFromLongLong(NULL, e->values[0]), *field = emq_field[e->fields[0]], *by = addend(e);
     vm_HashSet(emq_open_or_make(f, item_of(f, e), e->key), VM_HASH_NONE, field, sum, NULL);
     vm_FreeString(NULL, sum);
-    vm_string *word[MAX_WORDS] = {emq_name(f, NULL, e->key), field, emq_const[EMQ_CONST_ONE]};
+    vm_string *word[MAX_WORDS] = {emq_name(f, NULL, e->key), field, by};
     propagate(f, "HINCRBY", word, 3);
+    vm_FreeString(NULL, by);
     e->changed = e->key;
 }
 
@@ -167,24 +171,146 @@ static void apply(emq_frame *f, int ops) {
     }
 }
 
-void emq_apply(emq_frame *f) { in_order(f, apply); }
+/* ---- Merged effects: one command for many jobs, the sets in the order of their numbers (WIRE6 §7) ---- */
+
+/* The words of a merged command. */
+typedef struct {
+    vm_string **word;
+    size_t n;
+} words;
+
+static words start_words(const emq_frame *f, vm_string *first, size_t per_effect) {
+    words w = {.word = vm_Alloc(sizeof(*w.word) * (1 + per_effect * (size_t)f->out.effects.n))};
+    if (first) w.word[w.n++] = first;
+    return w;
+}
+
+static void propagate_words(emq_frame *f, const char *name, words w, size_t least) {
+    if (w.n >= least) vm_Replicate(f->ctx, name, "v", w.word, w.n);
+    vm_Free(w.word);
+}
+
+/* Removes the ids that are to leave a set: in the first pass those that name it, in the second those that were in no set
+ * that they name first. */
+static void remove_ids(emq_frame *f, int set, int pass) {
+    words w = start_words(f, emq_name(f, NULL, set), 1);
+    for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++) {
+        if (e->op != EMQ_OP_ZREM || e->changed != EMQ_NO_KEY || (pass ? e->or_else : e->key) != set) continue;
+        int removed = 0;
+        vm_key *key = emq_open(f, NULL, set);
+        vm_string *id = item_of(f, e)->id;
+        if (vm_ZsetRem(key, id, &removed) != VM_OK || !removed) continue;
+        w.word[w.n++] = id;
+        e->changed = (uint8_t)set;
+        if (vm_KeyType(key) == VM_TYPE_EMPTY) f->emptied |= 1u << set;
+    }
+    if (w.n > 1) f->removed[pass] |= 1u << set;
+    propagate_words(f, "ZREM", w, 2);
+}
+
+static void add_ids(emq_frame *f, int set) {
+    words w = start_words(f, emq_name(f, NULL, set), 2);
+    for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++) {
+        int flags = 0;
+        if (e->op != EMQ_OP_ZADD || e->key != set) continue;
+        emq_item *item = item_of(f, e);
+        if (vm_ZsetAdd(emq_open_or_make(f, item, set), (double)e->score, item->id, &flags) != VM_OK) continue;
+        if (!(flags & (VM_ZADD_ADDED | VM_ZADD_UPDATED))) continue;
+        w.word[w.n++] = decimal(e->score);
+        w.word[w.n++] = item->id;
+    }
+    if (w.n > 1) f->added |= 1u << set;
+    vm_string **word = w.word;
+    if (w.n > 1) vm_Replicate(f->ctx, "ZADD", "v", w.word, w.n);
+    for (size_t i = 1; i < w.n; i += 2) vm_FreeString(NULL, word[i]);
+    vm_Free(word);
+}
+
+static void delete_rows(emq_frame *f) {
+    words w = start_words(f, NULL, 1);
+    for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++) {
+        if (e->op != EMQ_OP_DEL) continue;
+        emq_item *item = item_of(f, e);
+        vm_DeleteKey(emq_open(f, item, EMQ_KEY_ROW));
+        w.word[w.n++] = item->row_name;
+        e->changed = EMQ_KEY_ROW;
+    }
+    propagate_words(f, "DEL", w, 1);
+}
+
+/* Which sets ids leave, in either pass, and enter. */
+typedef struct {
+    uint32_t leave[2], enter;
+} touched;
+
+static touched touched_sets(emq_frame *f) {
+    touched sets = {0};
+    for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++) {
+        e->changed = EMQ_NO_KEY;
+        e->emptied = 0;
+        if (e->op == EMQ_OP_ZADD) sets.enter |= 1u << e->key;
+        if (e->op != EMQ_OP_ZREM) continue;
+        sets.leave[0] |= 1u << e->key;
+        if (e->or_else != EMQ_NO_KEY) sets.leave[1] |= 1u << e->or_else;
+    }
+    return sets;
+}
+
+static void apply_merged(emq_frame *f) {
+    touched sets = touched_sets(f);
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t s = sets.leave[pass]; s; s &= s - 1) remove_ids(f, __builtin_ctz(s), pass);
+    emq_effect *first = f->out.effects.at, *end = first + f->out.effects.n;
+    for (emq_effect *e = first; e < end; e++) {
+        if (e->op == EMQ_OP_HSET) hset(f, e);
+        if (e->op == EMQ_OP_HDEL) hdel(f, e);
+    }
+    delete_rows(f);
+    for (uint32_t s = sets.enter; s; s &= s - 1) add_ids(f, __builtin_ctz(s));
+    for (emq_effect *e = first; e < end; e++)
+        if (e->op == EMQ_OP_HINCRBY) hincrby(f, e);
+}
+
+void emq_apply(emq_frame *f) {
+    if (f->verb->merged)
+        apply_merged(f);
+    else
+        in_order(f, apply);
+}
+
+static const struct {
+    int class;
+    const char *event;
+} events[EMQ_NUM_OPS] = {
+    [EMQ_OP_HSET] = {VM_NOTIFY_HASH, "hset"},  [EMQ_OP_HDEL] = {VM_NOTIFY_HASH, "hdel"},
+    [EMQ_OP_ZADD] = {VM_NOTIFY_ZSET, "zadd"},  [EMQ_OP_ZREM] = {VM_NOTIFY_ZSET, "zrem"},
+    [EMQ_OP_DEL] = {VM_NOTIFY_GENERIC, "del"}, [EMQ_OP_HINCRBY] = {VM_NOTIFY_HASH, "hincrby"},
+};
+
+static void announce_key(emq_frame *f, vm_string *name, int op, int emptied) {
+    vm_SignalModifiedKey(f->ctx, name);
+    vm_NotifyKeyspaceEvent(f->ctx, events[op].class, events[op].event, name);
+    if (emptied) vm_NotifyKeyspaceEvent(f->ctx, VM_NOTIFY_GENERIC, "del", name);
+}
 
 static void announce(emq_frame *f, int ops) {
-    static const struct {
-        int class;
-        const char *event;
-    } events[EMQ_NUM_OPS] = {
-        [EMQ_OP_HSET] = {VM_NOTIFY_HASH, "hset"},     [EMQ_OP_HDEL] = {VM_NOTIFY_HASH, "hdel"},
-        [EMQ_OP_ZADD] = {VM_NOTIFY_ZSET, "zadd"},     [EMQ_OP_ZREM] = {VM_NOTIFY_ZSET, "zrem"},
-        [EMQ_OP_DEL] = {VM_NOTIFY_GENERIC, "del"},    [EMQ_OP_HINCRBY] = {VM_NOTIFY_HASH, "hincrby"},
-    };
     for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++) {
         if (e->changed == EMQ_NO_KEY || !(ops >> e->op & 1)) continue;
-        vm_string *name = emq_name(f, item_of(f, e), e->changed);
-        vm_SignalModifiedKey(f->ctx, name);
-        vm_NotifyKeyspaceEvent(f->ctx, events[e->op].class, events[e->op].event, name);
-        if (e->emptied) vm_NotifyKeyspaceEvent(f->ctx, VM_NOTIFY_GENERIC, "del", name);
+        announce_key(f, emq_name(f, item_of(f, e), e->changed), e->op, e->emptied);
     }
+}
+
+static void announce_merged(emq_frame *f) {
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint32_t s = f->removed[pass]; s; s &= s - 1) {
+            int set = __builtin_ctz(s);
+            announce_key(f, emq_name(f, NULL, set), EMQ_OP_ZREM, f->emptied >> set & 1);
+        }
+    }
+    announce(f, 1 << EMQ_OP_HSET | 1 << EMQ_OP_HDEL);
+    announce(f, 1 << EMQ_OP_DEL);
+    for (uint32_t s = f->added; s; s &= s - 1) announce_key(f, emq_name(f, NULL, __builtin_ctz(s)), EMQ_OP_ZADD, 0);
+    announce(f, 1 << EMQ_OP_HINCRBY);
 }
 
 /* The key API writes a field without the time to live that it may have where fields can expire; HINCRBY keeps it. There
@@ -192,13 +318,17 @@ static void announce(emq_frame *f, int ops) {
 static void count_by_command(emq_frame *f) {
     for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++) {
         if (e->op != EMQ_OP_HINCRBY) continue;
-        vm_reply *reply = vm_Call(f->ctx, "HINCRBY", "!sss", emq_name(f, NULL, e->key), emq_field[e->fields[0]],
-                                  emq_const[EMQ_CONST_ONE]);
+        vm_string *by = addend(e);
+        vm_reply *reply = vm_Call(f->ctx, "HINCRBY", "!sss", emq_name(f, NULL, e->key), emq_field[e->fields[0]], by);
+        vm_FreeString(NULL, by);
         if (reply) vm_FreeCallReply(reply);
     }
 }
 
 void emq_announce(emq_frame *f) {
-    in_order(f, announce);
+    if (f->verb->merged)
+        announce_merged(f);
+    else
+        in_order(f, announce);
     if (emq_fields_expire) count_by_command(f);
 }

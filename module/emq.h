@@ -21,14 +21,17 @@
 /* A verb as C needs it, filled in from the command table at load. */
 typedef struct {
     const char *name;
-    int arity, least; /* number of arguments, the verb's name included: at most, at least */
+    int num_args;     /* of those outside a list, the verb's name included */
+    int least;        /* number of arguments, at least; at most num_args where there is no list */
+    int list_at;      /* which argument a list begins with, or 0 */
+    int list_len;     /* the number of arguments of one job of the list */
     int numkeys;      /* 0: it has no such argument */
     int id_at;        /* which argument is the id, or 0 */
     int count_at;     /* which argument is the count of a scan, or 0 */
     int cut_at;       /* which argument the base is cut off: the base itself, or the first declared set */
     const char *cut;  /* what follows the base there */
     size_t cut_len;
-    uint8_t view[EMQ_MAX_ARGS];    /* the arguments that a decision may look at; ends in 0 */
+    uint8_t view[EMQ_MAX_ARGS];    /* the arguments that a decision may look at, of a list those of one job; ends in 0 */
     uint8_t arg_of[EMQ_NUM_KEYS];  /* which argument names a key, or 0 */
     uint64_t access[EMQ_MAX_ARGS]; /* of an argument that is declared as a key; 0: it is not */
     /* The plan. */
@@ -43,6 +46,7 @@ typedef struct {
     uint8_t num_probes;
     emq_probe probes[EMQ_MAX_PROBES];
     uint8_t member;
+    uint8_t merged;
     uint8_t readonly;
     uint8_t figures;
     vm_string *fields[EMQ_MAX_NUMBERS]; /* the names in a reply of numbers */
@@ -52,12 +56,12 @@ typedef struct {
 
 /* What is kept of a job until the call ends. */
 typedef struct {
-    vm_string *id;                  /* owned, unless the caller names the job */
-    vm_string *row_name;            /* the same */
+    vm_string *id;
+    vm_string *row_name;
     vm_key *row;                    /* open, or NULL */
     vm_string *value[EMQ_MAX_READ]; /* of the plan's values; owned */
     int32_t next_open;              /* the next item whose row is open, or -1 */
-    uint8_t named;
+    uint8_t owns_id, owns_row_name; /* they are not the caller's arguments */
 } emq_item;
 
 /* Where a walk of a sorted set goes on: after `ties` entries of `score`. {-INFINITY, 0} is the start. */
@@ -104,11 +108,16 @@ typedef struct {
     vm_key *identity;
     emq_walk *walk;     /* of the pump; NULL in a command */
     emq_scanned *scan;  /* NULL where there is none */
+    int32_t listed;     /* the number of jobs that the caller lists */
+    int32_t *twins;     /* of each, the place of the last one before it with the same id, from 1; NULL if none has one */
+    /* What merged effects did to the sets, as bits: ids were removed, in a first and a second pass, or added; the set went
+     * away with them. */
+    uint32_t removed[2], added, emptied;
     emq_item *items;    /* of the jobs: those before call.first are decided, then come those of the window */
     int32_t room;       /* for items and marks */
     uint32_t dispositions[EMQ_NUM_DISPOSITIONS];
     emq_call call;
-    emq_bytes args[EMQ_MAX_ARGS];
+    emq_bytes first_args[EMQ_MAX_ARGS];
     emq_item first_item; /* most commands need no more than one of each */
     emq_mark first_mark;
     emq_outcome out;     /* cleared up to its numbers */
@@ -126,6 +135,7 @@ extern vm_string *emq_word[EMQ_NUM_WORDS];
 extern uint8_t emq_part[EMQ_NUM_KEYS]; /* the words for the parts of the audit */
 extern const char *emq_text[EMQ_NUM_HOST_TEXTS];
 extern uint8_t emq_text_result[EMQ_NUM_HOST_TEXTS];
+extern int8_t emq_status[EMQ_NUM_RESULTS]; /* how a result is answered for one job of a list */
 extern vm_string *emq_identity_key, *emq_identity, *emq_run_id;
 extern emq_bytes emq_epoch; /* the bytes of emq_run_id */
 extern int emq_is_replica;
@@ -217,6 +227,9 @@ int emq_make_scan(emq_frame *f, emq_scanned *scan);
 
 void emq_free_item(emq_item *item);
 
+/* Finds the ids that stand in the list more than once. */
+void emq_find_twins(emq_frame *f);
+
 /* ---- effects.c ---- */
 
 /* Claims the store with the caller's own rights. 0 if it could not: then nothing was written. */
@@ -238,7 +251,7 @@ void emq_send_reply(emq_frame *f);
 /* What calls of a verb came to, and what became of entries that they walked; and each one's name in INFO, NULL where the
  * verb can't come to that. */
 typedef struct {
-    uint64_t results[EMQ_NUM_RESULTS], dispositions[EMQ_NUM_DISPOSITIONS];
+    uint64_t calls, results[EMQ_NUM_RESULTS], dispositions[EMQ_NUM_DISPOSITIONS];
 } emq_count;
 typedef struct {
     const char *calls, *results[EMQ_NUM_RESULTS], *dispositions[EMQ_NUM_DISPOSITIONS];

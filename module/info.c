@@ -19,9 +19,7 @@ static void tell_wire(vm_info_ctx *ctx) {
 }
 
 static void tell_verb(vm_info_ctx *ctx, const emq_count_names *name, const emq_count *count) {
-    uint64_t calls = 0;
-    for (int i = 0; i < EMQ_NUM_RESULTS; i++) calls += count->results[i];
-    add(ctx, name->calls, calls);
+    add(ctx, name->calls, count->calls);
     for (int i = 0; i < EMQ_NUM_RESULTS; i++)
         if (name->results[i]) add(ctx, name->results[i], count->results[i]);
     for (int i = 0; i < EMQ_NUM_DISPOSITIONS; i++)

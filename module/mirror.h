@@ -13,6 +13,7 @@ enum {
     EMQ_MAX_NUMBERS = 9,
     EMQ_MAX_ARGS = 12,
     EMQ_WINDOW = 32,
+    EMQ_MAX_LIST = 1000,
     EMQ_MAX_TEXT = 1024,
 };
 #define EMQ_NO_NUMBER INT64_MIN
@@ -108,17 +109,18 @@ enum {
     EMQ_REFUSAL_REFUSED_NUMKEYS = 1,
     EMQ_REFUSAL_REFUSED_KIND = 2,
     EMQ_REFUSAL_REFUSED_KEY = 3,
-    EMQ_REFUSAL_REFUSED_WORD = 4,
-    EMQ_REFUSAL_REFUSED_NUMBER = 5,
-    EMQ_REFUSAL_REFUSED_CURSOR = 6,
-    EMQ_REFUSAL_REFUSED_REPLICA = 7,
-    EMQ_REFUSAL_REFUSED_FENCE = 8,
-    EMQ_REFUSAL_REFUSED_TYPE = 9,
-    EMQ_REFUSAL_REFUSED_GONE = 10,
-    EMQ_REFUSAL_REFUSED_SCRIPT = 11,
-    EMQ_REFUSAL_REFUSED_TOKEN = 12,
-    EMQ_REFUSAL_REFUSED_INTERNAL = 13,
-    EMQ_NUM_REFUSALS = 14,
+    EMQ_REFUSAL_REFUSED_LENGTH = 4,
+    EMQ_REFUSAL_REFUSED_WORD = 5,
+    EMQ_REFUSAL_REFUSED_NUMBER = 6,
+    EMQ_REFUSAL_REFUSED_CURSOR = 7,
+    EMQ_REFUSAL_REFUSED_REPLICA = 8,
+    EMQ_REFUSAL_REFUSED_FENCE = 9,
+    EMQ_REFUSAL_REFUSED_TYPE = 10,
+    EMQ_REFUSAL_REFUSED_GONE = 11,
+    EMQ_REFUSAL_REFUSED_SCRIPT = 12,
+    EMQ_REFUSAL_REFUSED_TOKEN = 13,
+    EMQ_REFUSAL_REFUSED_INTERNAL = 14,
+    EMQ_NUM_REFUSALS = 15,
 };
 
 enum {
@@ -126,9 +128,11 @@ enum {
     EMQ_REPLY_CONST = 1,
     EMQ_REPLY_EMPTY = 2,
     EMQ_REPLY_JOB = 3,
-    EMQ_REPLY_LISTS = 4,
-    EMQ_REPLY_NUMBERS = 5,
-    EMQ_REPLY_FINDINGS = 6,
+    EMQ_REPLY_JOBS = 4,
+    EMQ_REPLY_STATUSES = 5,
+    EMQ_REPLY_LISTS = 6,
+    EMQ_REPLY_NUMBERS = 7,
+    EMQ_REPLY_FINDINGS = 8,
 };
 
 enum {
@@ -184,8 +188,9 @@ enum {
 enum {
     EMQ_SOURCE_NO_JOBS = 0,
     EMQ_SOURCE_NAMED_JOB = 1,
-    EMQ_SOURCE_WALKED_JOBS = 2,
-    EMQ_SOURCE_SCANNED_JOBS = 3,
+    EMQ_SOURCE_LISTED_JOBS = 2,
+    EMQ_SOURCE_WALKED_JOBS = 3,
+    EMQ_SOURCE_SCANNED_JOBS = 4,
 };
 
 enum {
@@ -218,7 +223,13 @@ enum {
     EMQ_VERB_REAP = 7,
     EMQ_VERB_STATS = 8,
     EMQ_VERB_AUDIT = 9,
-    EMQ_NUM_VERBS = 10,
+    EMQ_VERB_MENQUEUE = 10,
+    EMQ_VERB_MSCHEDULE = 11,
+    EMQ_VERB_MCLAIM = 12,
+    EMQ_VERB_MCOMPLETE = 13,
+    EMQ_VERB_MEXTEND = 14,
+    EMQ_VERB_MFAIL = 15,
+    EMQ_NUM_VERBS = 16,
 };
 
 enum {
@@ -244,7 +255,7 @@ enum {
 #define EMQ_VERSION 100
 
 /* One X(verb) for each verb, in their order. */
-#define EMQ_EACH_VERB(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9)
+#define EMQ_EACH_VERB(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 
 /* A Go string that views bytes of the server's. */
 typedef struct {
@@ -257,18 +268,22 @@ typedef struct {
     emq_bytes row[10];
     double deadline;
     uint32_t present;
+    int32_t shift;
+    int32_t twin;
     uint8_t type;
     uint8_t member;
     uint8_t looked;
 } emq_job;
-_Static_assert(sizeof(emq_job) == 192, "Job");
+_Static_assert(sizeof(emq_job) == 200, "Job");
 _Static_assert(offsetof(emq_job, id) == 0, "Job.ID");
 _Static_assert(offsetof(emq_job, row) == 16, "Job.Row");
 _Static_assert(offsetof(emq_job, deadline) == 176, "Job.Deadline");
 _Static_assert(offsetof(emq_job, present) == 184, "Job.Present");
-_Static_assert(offsetof(emq_job, type) == 188, "Job.Type");
-_Static_assert(offsetof(emq_job, member) == 189, "Job.Member");
-_Static_assert(offsetof(emq_job, looked) == 190, "Job.Looked");
+_Static_assert(offsetof(emq_job, shift) == 188, "Job.Shift");
+_Static_assert(offsetof(emq_job, twin) == 192, "Job.Twin");
+_Static_assert(offsetof(emq_job, type) == 196, "Job.Type");
+_Static_assert(offsetof(emq_job, member) == 197, "Job.Member");
+_Static_assert(offsetof(emq_job, looked) == 198, "Job.Looked");
 
 typedef struct {
     int64_t sizes[7];
@@ -369,12 +384,14 @@ typedef struct {
     uint8_t disposition;
     uint8_t result;
     emq_finding finding;
+    uint8_t changed;
 } emq_mark;
 _Static_assert(sizeof(emq_mark) == 16, "Mark");
 _Static_assert(offsetof(emq_mark, token) == 0, "Mark.Token");
 _Static_assert(offsetof(emq_mark, disposition) == 8, "Mark.Disposition");
 _Static_assert(offsetof(emq_mark, result) == 9, "Mark.Result");
 _Static_assert(offsetof(emq_mark, finding) == 10, "Mark.Finding");
+_Static_assert(offsetof(emq_mark, changed) == 14, "Mark.Changed");
 
 typedef struct {
     int64_t kind;

@@ -93,6 +93,7 @@ static emq_job *next_slot(emq_frame *f, emq_item **item) {
     *item = &f->items[f->call.first + f->call.jobs.n];
     memset(*item, 0, sizeof(**item));
     job->present = 0;
+    job->shift = job->twin = 0;
     job->member = job->looked = 0;
     job->deadline = 0;
     return job;
@@ -114,15 +115,58 @@ static void read_row(emq_frame *f, emq_job *job, emq_item *item) {
     }
 }
 
+/* Reads whether the plan's set holds a job. */
+static void read_member(emq_frame *f, emq_job *job, const emq_item *item) {
+    int set = f->verb->member;
+    double score;
+    if (set != EMQ_NO_KEY && f->call.types[set] == EMQ_TYPE_SORTED_SET && vm_ZsetScore(f->key[set], item->id, &score) == VM_OK)
+        job->member = (uint8_t)(1u << set);
+}
+
 static void read_named(emq_frame *f) {
     emq_job *job = f->call.jobs.at;
     job->id = bytes_of(f->items[0].id);
     read_row(f, job, f->items);
-    int set = f->verb->member;
-    double score;
-    if (set != EMQ_NO_KEY && f->call.types[set] == EMQ_TYPE_SORTED_SET &&
-        vm_ZsetScore(f->key[set], f->items[0].id, &score) == VM_OK)
-        job->member = (uint8_t)(1u << set);
+    read_member(f, job, f->items);
+}
+
+/* Reads the next job of the caller's list into a slot. 0 if there is none. */
+static int read_listed(emq_frame *f) {
+    int32_t i = f->call.first + (int32_t)f->call.jobs.n;
+    if (i == f->listed) return 0;
+    emq_item *item;
+    emq_job *job = next_slot(f, &item);
+    job->shift = i * f->verb->list_len;
+    job->twin = f->twins ? f->twins[i] : 0;
+    item->id = f->argv[f->verb->id_at + job->shift];
+    job->id = f->call.args.at[f->verb->id_at + job->shift];
+    item->row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, job->id);
+    item->owns_row_name = 1;
+    read_row(f, job, item);
+    read_member(f, job, item);
+    return 1;
+}
+
+void emq_find_twins(emq_frame *f) {
+    enum { SLOTS = 2048 }; /* twice what a list may have */
+    _Static_assert(SLOTS >= 2 * EMQ_MAX_LIST, "the table stays sparse");
+    if (f->listed < 2 || f->listed > EMQ_MAX_LIST) return;
+    int16_t last[SLOTS] = {0}; /* the last job with an id, from 1 */
+    const emq_bytes *id = f->call.args.at + f->verb->id_at;
+    for (int32_t i = 0; i < f->listed; i++, id += f->verb->list_len) {
+        uint32_t slot = emq_hash(id->p, (size_t)id->n) % SLOTS;
+        for (; last[slot]; slot = (slot + 1) % SLOTS) {
+            const emq_bytes *other = f->call.args.at + f->verb->id_at + (last[slot] - 1) * f->verb->list_len;
+            if (other->n != id->n || memcmp(other->p, id->p, (size_t)id->n)) continue;
+            if (!f->twins) {
+                f->twins = vm_Alloc(sizeof(*f->twins) * (size_t)f->listed);
+                memset(f->twins, 0, sizeof(*f->twins) * (size_t)f->listed);
+            }
+            f->twins[i] = last[slot];
+            break;
+        }
+        last[slot] = (int16_t)(i + 1);
+    }
 }
 
 /* Starts the walk, where the pump's last one stopped. 0 if there is nothing more. */
@@ -153,6 +197,7 @@ static int read_entry(emq_frame *f) {
     emq_job *job = next_slot(f, &item);
     item->id = vm_ZsetRangeCurrentElement(set, &job->deadline);
     if (!item->id) return 0;
+    item->owns_id = item->owns_row_name = 1;
     job->id = bytes_of(item->id);
     item->row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, job->id);
     read_row(f, job, item);
@@ -185,6 +230,7 @@ EMQ_COLD static int read_scanned(emq_frame *f) {
     emq_item *item;
     emq_job *job = next_slot(f, &item);
     item->id = vm_CreateString(NULL, p + prefix, n - prefix);
+    item->owns_id = item->owns_row_name = 1;
     job->id = bytes_of(item->id);
     item->row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, job->id);
     read_row(f, job, item);
@@ -197,20 +243,19 @@ void emq_read_more(emq_frame *f, int32_t want) {
     f->call.jobs.n = 0;
     if (f->call.first + want > f->room || f->out.effects.room - f->out.effects.n < want * EMQ_MAX_EFFECTS)
         make_room(f, f->call.first + want);
-    while (f->call.jobs.n < want) {
-        if (!(f->scan ? read_scanned(f) : read_entry(f))) {
-            f->call.ended = 1;
-            return;
-        }
-        f->call.jobs.n++;
+    int (*read)(emq_frame *) = f->listed ? read_listed : f->scan ? read_scanned : read_entry;
+    for (; f->call.jobs.n < want; f->call.jobs.n++) {
+        if (read(f)) continue;
+        f->call.ended = 1;
+        return;
     }
 }
 
-/* Where the caller names the job, the late part of the plan; else which sets hold it. */
+/* Where the caller names or lists the job, the late part of the plan; else which sets hold it. */
 EMQ_COLD void emq_look(emq_frame *f) {
     emq_job *job = f->call.jobs.at;
     emq_item *item = &f->items[f->call.first];
-    if (f->verb->jobs != EMQ_SOURCE_NAMED_JOB) {
+    if (f->verb->jobs > EMQ_SOURCE_LISTED_JOBS) {
         read_members(f, job, item);
         return;
     }
@@ -233,8 +278,8 @@ EMQ_COLD void emq_look(emq_frame *f) {
  * looks at the store. */
 void emq_read_plan(emq_frame *f) {
     const emq_verb *v = f->verb;
-    emq_bytes numkeys = f->args[1];
-    if (v->numkeys && (numkeys.n != 1 || numkeys.p[0] != '0' + v->numkeys)) return;
+    const emq_bytes *numkeys = &f->call.args.at[1];
+    if (v->numkeys && (numkeys->n != 1 || numkeys->p[0] != '0' + v->numkeys)) return;
     if (f->call.replica || !emq_find_base(f)) return;
     int named = v->jobs == EMQ_SOURCE_NAMED_JOB;
     if (named) emq_open(f, f->items, EMQ_KEY_ROW); /* first, for it is the key that is most often made */
@@ -243,6 +288,8 @@ void emq_read_plan(emq_frame *f) {
     if (!v->late_probes) read_probes(f);
     if (named)
         read_named(f);
+    else if (f->listed)
+        emq_read_more(f, f->listed < EMQ_WINDOW ? f->listed : EMQ_WINDOW);
     else if (v->jobs == EMQ_SOURCE_WALKED_JOBS)
         emq_read_more(f, 1);
     else if (f->scan)
@@ -254,9 +301,8 @@ void emq_read_plan(emq_frame *f) {
 void emq_free_item(emq_item *item) {
     for (int i = 0; i < EMQ_MAX_READ; i++)
         if (item->value[i]) vm_FreeString(NULL, item->value[i]);
-    if (item->named) return;
-    if (item->id) vm_FreeString(NULL, item->id);
-    if (item->row_name) vm_FreeString(NULL, item->row_name);
+    if (item->owns_id) vm_FreeString(NULL, item->id);
+    if (item->owns_row_name) vm_FreeString(NULL, item->row_name);
 }
 
 /* ---- The audit's scan ---- */

@@ -22,22 +22,30 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
                          const char *complexity, const char *since, const char *tips, const char *const *arg_names,
                          const uint8_t *arg_types, const char *option) {
     const emq_verb *v = &emq_verbs[verb];
-    vm_arg args[EMQ_MAX_ARGS + 1];
+    vm_arg args[EMQ_MAX_ARGS + 1], block[EMQ_MAX_ARGS + 1], *end = args + v->num_args - 1 + v->list_len;
     vm_key_spec specs[EMQ_NUM_KEYS + 1];
     memset(args, 0, sizeof(args));
     memset(specs, 0, sizeof(specs));
     int num_specs = 0;
-    for (int i = 1; i < v->arity; i++) {
-        args[i - 1] = (vm_arg){.name = arg_names[i], .type = arg_types[i], .key_spec = -1};
+    for (vm_arg *arg = args; arg < end; arg++) {
+        int i = (int)(arg - args) + 1;
+        *arg = (vm_arg){.name = arg_names[i], .type = arg_types[i], .key_spec = -1};
         if (!v->access[i]) continue;
-        args[i - 1].key_spec = num_specs;
+        arg->key_spec = num_specs;
         /* A fixed place for each key, not numkeys': the ACL then sees the keys whatever numkeys says. */
         specs[num_specs++] =
             (vm_key_spec){.flags = v->access[i], .begin = VM_BEGIN_INDEX, .bs.index.pos = i, .find = VM_FIND_RANGE, .fk.range = {0, 1, 0}};
     }
     if (option) {
-        args[v->arity - 2].token = option;
-        args[v->arity - 2].flags = VM_ARG_OPTIONAL;
+        end[-1].token = option;
+        end[-1].flags = VM_ARG_OPTIONAL;
+    }
+    if (v->list_len == 1) end[-1].flags = VM_ARG_MULTIPLE;
+    if (v->list_len > 1) { /* the arguments of a job are a block */
+        vm_arg *first = end - v->list_len;
+        memcpy(block, first, sizeof(*first) * (size_t)(v->list_len + 1));
+        memset(first, 0, sizeof(*first) * (size_t)v->list_len);
+        *first = (vm_arg){.name = "job", .type = VM_ARG_BLOCK, .key_spec = -1, .flags = VM_ARG_MULTIPLE, .subargs = block};
     }
     vm_command_info info = {
         .version = &info_version,
@@ -45,7 +53,7 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
         .complexity = complexity,
         .since = since,
         .tips = *tips ? tips : NULL,
-        .arity = v->least < v->arity ? -v->least : v->arity,
+        .arity = v->list_at || v->least < v->num_args ? -v->least : v->num_args,
         .key_specs = specs,
         .args = args,
     };

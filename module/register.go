@@ -6,6 +6,7 @@ import "C"
 
 import (
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"emq/commands"
@@ -49,6 +50,9 @@ func emqRegister(ctx *C.vm_ctx) (failed *C.char) {
 	for i, word := range commands.AuditParts {
 		C.emq_part[i] = C.uint8_t(word)
 	}
+	for result, status := range commands.Statuses {
+		C.emq_status[result] = C.int8_t(status)
+	}
 	for i, text := range commands.HostTexts {
 		C.emq_text[i] = C.CString(text)
 		C.emq_text_result[i] = C.uint8_t(commands.HostResults[i])
@@ -82,9 +86,9 @@ func emqRegister(ctx *C.vm_ctx) (failed *C.char) {
 func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	c := &commands.Table[v]
 	verb := &C.emq_verbs[v]
-	*verb = C.emq_verb{name: C.CString(c.Name), arity: C.int(len(c.Args) + 1), least: C.int(max(c.Arity(), -c.Arity())), jobs: C.uint8_t(c.Plan.Jobs),
+	*verb = C.emq_verb{name: C.CString(c.Name), num_args: C.int(len(c.Args) + 1), list_len: C.int(len(c.List)), least: C.int(max(c.Arity(), -c.Arity())), jobs: C.uint8_t(c.Plan.Jobs),
 		walk: C.uint8_t(c.Plan.Walk), member: C.uint8_t(c.Plan.Member), count_at: C.int(c.At(commands.RoleCount))}
-	verb.due, verb.readonly = flag(c.Plan.Due), flag(c.ReadOnly())
+	verb.due, verb.merged, verb.readonly = flag(c.Plan.Due), flag(c.Plan.Merged), flag(c.ReadOnly())
 	verb.figures, verb.late_probes = flag(c.Plan.Figures), flag(c.Plan.LateProbes)
 	verb.num_probes = C.uint8_t(len(c.Plan.Probes))
 	for i, p := range c.Plan.Probes {
@@ -108,7 +112,10 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	types := [commands.MaxArgs]C.uint8_t{}
 	var option *C.char
 	viewed := 0
-	for i, a := range c.Args {
+	if c.List != nil {
+		verb.list_at = verb.num_args
+	}
+	for i, a := range append(slices.Clone(c.Args), c.List...) {
 		names[i+1] = text(a.Name)
 		if !a.Role.IsOpaque() {
 			verb.view[viewed] = C.uint8_t(i + 1)

@@ -3,9 +3,7 @@
 
 #include <stdio.h>
 
-/* The job that was granted, always the last one of the call. */
-static void reply_job(emq_frame *f) {
-    int32_t i = f->call.first + (int32_t)f->call.jobs.n - 1;
+static void reply_job(emq_frame *f, int32_t i) {
     emq_item *item = &f->items[i];
     vm_string *payload = NULL;
     for (int v = 0; v < EMQ_MAX_READ; v++)
@@ -17,6 +15,20 @@ static void reply_job(emq_frame *f) {
     else
         vm_ReplyWithNull(f->ctx);
     vm_ReplyWithLongLong(f->ctx, f->out.marks.at[i].token);
+}
+
+/* All jobs that were granted. */
+EMQ_COLD static void reply_jobs(emq_frame *f) {
+    long n = 0;
+    for (int32_t i = 0; i < f->call.first; i++) n += f->out.marks.at[i].result == EMQ_RESULT_CLAIMED;
+    vm_ReplyWithArray(f->ctx, n);
+    for (int32_t i = 0; i < f->call.first; i++)
+        if (f->out.marks.at[i].result == EMQ_RESULT_CLAIMED) reply_job(f, i);
+}
+
+EMQ_COLD static void reply_statuses(emq_frame *f) {
+    vm_ReplyWithArray(f->ctx, f->listed);
+    for (int32_t i = 0; i < f->listed; i++) vm_ReplyWithLongLong(f->ctx, emq_status[f->out.marks.at[i].result]);
 }
 
 /* The ids of the entries with one of some dispositions, as bits. */
@@ -83,7 +95,9 @@ void emq_send_reply(emq_frame *f) {
     case EMQ_REPLY_INTEGER: vm_ReplyWithLongLong(f->ctx, reply.n); break;
     case EMQ_REPLY_CONST: vm_ReplyWithString(f->ctx, emq_const[reply.n]); break;
     case EMQ_REPLY_EMPTY: vm_ReplyWithEmptyArray(f->ctx); break;
-    case EMQ_REPLY_JOB: reply_job(f); break;
+    case EMQ_REPLY_JOB: reply_job(f, f->call.first - 1); break; /* the last one of the walk */
+    case EMQ_REPLY_JOBS: reply_jobs(f); break;
+    case EMQ_REPLY_STATUSES: reply_statuses(f); break;
     case EMQ_REPLY_LISTS:
         vm_ReplyWithArray(f->ctx, 2);
         reply_ids(f, 1u << EMQ_DISPOSITION_RETURNED | 1u << EMQ_DISPOSITION_STALLED);

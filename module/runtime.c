@@ -12,6 +12,7 @@ vm_string *emq_word[EMQ_NUM_WORDS];
 uint8_t emq_part[EMQ_NUM_KEYS];
 const char *emq_text[EMQ_NUM_HOST_TEXTS];
 uint8_t emq_text_result[EMQ_NUM_HOST_TEXTS];
+int8_t emq_status[EMQ_NUM_RESULTS];
 vm_string *emq_identity_key, *emq_identity, *emq_run_id;
 emq_bytes emq_epoch;
 int emq_is_replica;

@@ -1,0 +1,252 @@
+package commands
+
+import "emq/fence"
+
+// Verbs for many jobs in a call (WIRE6 §7.1). Each job is judged as the verb for one job would judge it, in the order
+// sent, and answered by a status; what can differ from job to job never refuses the others.
+
+// Statuses answers for one job of a list.
+var Statuses = [NumResults]int8{
+	ResultEnqueued:  1,
+	ResultScheduled: 1,
+	ResultCompleted: 1,
+	ResultExtended:  1,
+	ResultDead:      2,
+	ResultStale:     -1,
+	ResultScript:    -2,
+}
+
+// listed notes what the verb came to for one job of a list, and goes on to the next. NoResult asks for a look first.
+func (o *Outcome) listed(result Result) Next {
+	if result == NoResult {
+		return NextLook
+	}
+	m := o.mark()
+	m.Result = result
+	m.Changed = m.Changed || Statuses[result] > 0
+	return NextMore
+}
+
+// finishList answers for all jobs of a list.
+func (v *Command) finishList(_ *Call, o *Outcome) { o.answer(NoResult, ReplyStatuses, 0) }
+
+// changedBefore tells that the call changes the job already, where its id stands in the list before.
+func (o *Outcome) changedBefore(j *Job) bool {
+	before := j.Twin > 0 && o.Marks[j.Twin-1].Changed
+	o.mark().Changed = before
+	return before
+}
+
+// admitList makes the checks of a call that settles or extends listed jobs. On an unclaimed store the rows decide, one by
+// one: see unclaimed.
+func (c *Call) admitList(o *Outcome, sets ...Key) bool {
+	switch c.verdict() {
+	case fence.Foreign:
+		o.refuseForeign(c)
+		return false
+	case fence.Absent:
+		return true
+	}
+	return c.typed(o, sets...)
+}
+
+// settleListed judges a listed job before it is settled: whether to go on, or what the verb comes to. NoResult asks for a
+// look first. On an unclaimed store, a row refuses the call.
+func (v *Command) settleListed(c *Call, j *Job, o *Outcome) (ok bool, result Result) {
+	if c.verdict() != fence.Ours {
+		if j.Type != None {
+			o.refuseUnclaimed("the job's row")
+			return false, ResultFence
+		}
+		return false, ResultGone
+	}
+	if j.Type != Hash {
+		return false, ResultGone
+	}
+	switch j.judge(v.of(c, j, RoleToken)) {
+	case unseen:
+		return false, NoResult
+	case stale:
+		return false, ResultStale
+	case scripted:
+		return false, ResultScript
+	}
+	return true, NoResult
+}
+
+// EMQ.MENQUEUE base id payload [id payload …]
+//
+//	Keys     pending; the rows
+//	Reply    a status for each job: 1 enqueued, 0 the row exists
+//	Effects  [SET {emq}:version, on an unclaimed store] · HSET row state attempts payload · ZADD pending 0 id …
+//	Refuses  ERR, EMQKIND, EMQKEY, READONLY, EMQFENCE, WRONGTYPE; the server adds OOM
+//	See      WIRE6 §7.1
+
+func (v *Command) admitMenqueue(c *Call, o *Outcome) bool { return c.admitNew(o, KeyPending) }
+
+func (v *Command) decideMenqueue(c *Call, j *Job, o *Outcome) Next {
+	if o.changedBefore(j) {
+		return o.listed(ResultDuplicate)
+	}
+	result := v.create(c, j, o, ConstPending, ResultEnqueued)
+	if result == ResultEnqueued {
+		o.zadd(KeyPending, 0)
+	}
+	return o.listed(result)
+}
+
+// EMQ.MSCHEDULE base at|in id ms payload [id ms payload …]
+//
+//	Keys     schedule; the rows
+//	Reply    a status for each job: 1 scheduled, 0 the row exists
+//	Effects  [SET {emq}:version, on an unclaimed store] · HSET row state attempts payload · ZADD schedule due id …
+//	Refuses  ERR, EMQKIND, EMQKEY, READONLY, EMQFENCE, WRONGTYPE; the server adds OOM
+//	See      WIRE6 §7.1
+
+func (v *Command) admitMschedule(c *Call, o *Outcome) bool { return c.admitNew(o, KeySchedule) }
+
+func (v *Command) decideMschedule(c *Call, j *Job, o *Outcome) Next {
+	if o.changedBefore(j) {
+		return o.listed(ResultDuplicate)
+	}
+	result := v.create(c, j, o, ConstScheduled, ResultScheduled)
+	if result == ResultScheduled {
+		o.zadd(KeySchedule, v.due(c, j))
+	}
+	return o.listed(result)
+}
+
+// EMQ.MCLAIM base lease_ms count
+//
+//	Keys     pending, active; the entries' rows; schedule and dead where an entry is broken
+//	Reply    an array of [id, payload, token], empty if there is no job
+//	Effects  ZREM pending id … · HSET row … for each · ZADD active now+lease_ms id … · ZADD dead 0 id …
+//	Refuses  ERR, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
+//	See      WIRE6 §4, §7.1
+//
+// It ends at count jobs, at the end of pending, or at the maxDropped-th entry that can't be handed out.
+
+func (v *Command) decideMclaim(c *Call, j *Job, o *Outcome) Next {
+	switch c.grant(j, o, v.number(c, RoleLease)) {
+	case NoResult:
+		return NextLook
+	case ResultClaimed:
+		o.Tally.Moved++
+	default:
+		o.Tally.Taken++
+	}
+	if v.wanted(c, o) > 0 && o.Tally.Taken < maxDropped {
+		return NextMore
+	}
+	v.finish(v, c, o)
+	return NextFinish
+}
+
+// wanted is how many jobs MCLAIM may still hand out.
+func (v *Command) wanted(c *Call, o *Outcome) int64 {
+	return v.number(c, RoleCount) - int64(o.Tally.Moved)
+}
+
+func (v *Command) wantMclaim(c *Call, o *Outcome) int32 { return int32(min(Window, v.wanted(c, o))) }
+
+func (v *Command) finishMclaim(_ *Call, o *Outcome) {
+	result := NoResult // counted job by job
+	if o.Tally.Moved == 0 {
+		result = ResultEmpty
+	}
+	o.answer(result, ReplyJobs, 0)
+}
+
+// EMQ.MCOMPLETE base id token [id token …]
+//
+//	Keys     active, pending, metrics:completed; the rows
+//	Reply    a status for each job: 1 completed, 0 no row, -1 not the holder, -2 a lane's or flow's row
+//	Effects  ZREM active id … · ZREM pending id … · DEL row … · HINCRBY metrics:completed count n
+//	Refuses  ERR, EMQKIND, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
+//	See      WIRE6 §4, §7.1
+
+func (v *Command) admitMcomplete(c *Call, o *Outcome) bool {
+	return c.admitList(o, KeyActive, KeyPending)
+}
+
+func (v *Command) decideMcomplete(c *Call, j *Job, o *Outcome) Next {
+	if o.changedBefore(j) {
+		return o.listed(ResultGone)
+	}
+	ok, result := v.settleListed(c, j, o)
+	if ok {
+		o.zrem(KeyActive, KeyPending)
+		o.del()
+		o.Tally.Moved++
+		result = ResultCompleted
+	}
+	return o.listed(result)
+}
+
+func (v *Command) finishMcomplete(c *Call, o *Outcome) {
+	if o.Tally.Moved > 0 {
+		o.count(c, KeyCompleted, o.Tally.Moved)
+	}
+	v.finishList(c, o)
+}
+
+// EMQ.MEXTEND base lease_ms id token [id token …]
+//
+//	Keys     active; the rows
+//	Reply    a status for each job: 1 extended, 0 no row, -1 where EXTEND answers EMQSTALE, -2 a lane's or flow's row
+//	Effects  HSET row lease_epoch for each · ZADD active now+lease_ms id …
+//	Refuses  ERR, EMQKIND, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
+//	See      WIRE6 §6, §7.1
+//
+// A job that is listed twice is answered twice and written once.
+
+func (v *Command) admitMextend(c *Call, o *Outcome) bool { return c.admitList(o, KeyActive) }
+
+func (v *Command) decideMextend(c *Call, j *Job, o *Outcome) Next {
+	extended := o.changedBefore(j)
+	ok, result := v.settleListed(c, j, o)
+	switch {
+	case !ok:
+	case !j.in(KeyActive):
+		result = ResultStale
+	default:
+		result = ResultExtended
+		if !extended {
+			o.extend(c, v.number(c, RoleLease))
+		}
+	}
+	return o.listed(result)
+}
+
+// EMQ.MFAIL base max id token delay_ms error [id token delay_ms error …]
+//
+//	Keys     active, pending, schedule, dead, metrics:failed; the rows
+//	Reply    a status for each job: 1 scheduled, 2 dead, 0 no row, -1 not the holder, -2 a lane's or flow's row
+//	Effects  ZREM active id … · ZREM pending id … · HSET row state failures last_error, HDEL row lease_epoch stalled, for each ·
+//	         ZADD schedule now+delay_ms id … · ZADD dead 0 id … · HINCRBY metrics:failed count n
+//	Refuses  ERR, EMQKIND, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
+//	See      WIRE6 §4, §7.1
+
+func (v *Command) admitMfail(c *Call, o *Outcome) bool {
+	return c.admitList(o, KeyActive, KeyPending, KeySchedule, KeyDead)
+}
+
+func (v *Command) decideMfail(c *Call, j *Job, o *Outcome) Next {
+	if o.changedBefore(j) {
+		return o.listed(ResultStale)
+	}
+	ok, result := v.settleListed(c, j, o)
+	if ok {
+		if result = v.fail(c, j, o); result == ResultDead {
+			o.Tally.Moved++
+		}
+	}
+	return o.listed(result)
+}
+
+func (v *Command) finishMfail(c *Call, o *Outcome) {
+	if o.Tally.Moved > 0 {
+		o.count(c, KeyFailed, o.Tally.Moved)
+	}
+	v.finishList(c, o)
+}
