@@ -20,6 +20,7 @@ type contest struct {
 	stands  []stand
 	rows    []versus
 	metrics []metric
+	medians bool // the figures themselves are shown as well
 }
 
 // stand is one server, and who works in it on which axis.
@@ -69,6 +70,50 @@ func growth() contest {
 		metrics: metrics[6:],
 	}
 }
+
+// Many jobs in a call.
+var batched = func() (all []*executor) {
+	for i, n := range []int{1, 10, 100, 1000} {
+		e := batchesOf(n, 3+i)
+		all = append(all, &e)
+	}
+	return all
+}()
+
+// batches sets them against the verbs that take one job, in pipelines.
+func batches(a axis) contest {
+	c := contest{
+		name:    "batch",
+		what:    "many jobs in a call, " + a.What,
+		stands:  []stand{{a, append([]*executor{&scripted, &floor}, batched...)}},
+		metrics: slices.Concat(metrics[:3], metrics[6:]),
+		medians: true,
+	}
+	if len(a.Settings) > 0 {
+		c.metrics = append(c.metrics, aofBytes)
+	}
+	for _, other := range []*executor{&floor, &scripted} {
+		for _, e := range batched {
+			c.rows = append(c.rows, versus{e, other})
+		}
+	}
+	return c
+}
+
+// measureBatches measures what a job costs that is one of many in a call, without an append-only file and with one.
+func (p *plan) measureBatches(ctx context.Context, r *report) error {
+	plain := base
+	if p.quick {
+		plain.Jobs /= 2
+	}
+	logged := plain
+	logged.What = "64 B, backlog 1 k, AOF left to the system to write, pipelines of 64"
+	logged.Settings = []string{"--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"}
+	return errors.Join(p.hold(ctx, batches(plain), r), p.hold(ctx, batches(logged), r))
+}
+
+// measureGrowth measures what a verb takes as the backlog grows.
+func (p *plan) measureGrowth(ctx context.Context, r *report) error { return p.hold(ctx, growth(), r) }
 
 // measureLimits measures what lies between the floor and the verbs, with pipelines and without.
 func (p *plan) measureLimits(ctx context.Context, r *report) error {
@@ -146,5 +191,27 @@ func (r *report) printContests(to io.Writer) {
 			fmt.Fprintln(w)
 		}
 		w.Flush()
+		if a.contest.medians {
+			a.printMedians(to)
+		}
+	}
+}
+
+func (r *result) printMedians(to io.Writer) {
+	fmt.Fprint(to, "\nmedians: of one job, times in µs\n\n")
+	w := table(to)
+	defer w.Flush()
+	for _, m := range r.contest.metrics {
+		fmt.Fprintf(w, "\t%s", m.name)
+	}
+	fmt.Fprintln(w)
+	for _, s := range r.contest.stands {
+		for _, e := range s.who {
+			fmt.Fprint(w, e.Name)
+			for _, m := range r.contest.metrics {
+				fmt.Fprintf(w, "\t%.*f", m.places(), r.median(e.Name, m))
+			}
+			fmt.Fprintln(w)
+		}
 	}
 }

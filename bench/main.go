@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -53,19 +54,41 @@ func main() {
 // plan is what one run of the program does.
 type plan struct {
 	axes       []axis
+	studies    []study
 	who        []*executor
 	pairs      int
-	memory     bool // measure bytes per job as well
+	quick      bool
 	memoryJobs int
-	yield      bool // measure how often the Go scheduler is to be let in
-	limits     bool // measure the steps from the floor to the verbs
-	growth     bool // measure what a verb takes as the backlog grows
 	out        string
 	modules    modules
 }
 
+// study is what is measured besides the axes, in a way of its own. It is chosen like an axis.
+type study struct {
+	name    string
+	when    when
+	measure func(*plan, context.Context, *report) error
+}
+
+// when says which runs a study is a part of, unless it is asked for by its name.
+type when int
+
+const (
+	onRequest when = iota
+	inFull
+	always
+)
+
+var studies = []study{
+	{"batch", always, (*plan).measureBatches},
+	{"yield", onRequest, (*plan).measureYield},
+	{"growth", inFull, (*plan).measureGrowth},
+	{"limits", onRequest, (*plan).measureLimits},
+	{"memory", always, (*plan).measureMemory},
+}
+
 func newPlan(only, who string, pairs int, quick bool, out string) (*plan, error) {
-	p := &plan{axes: axes, who: executors, pairs: pairs, memory: who == "", memoryJobs: 100_000, growth: who == "" && !quick, out: out}
+	p := &plan{axes: axes, who: executors, pairs: pairs, quick: quick, memoryJobs: 100_000, out: out}
 	if pairs < 1 {
 		return nil, errors.New("-pairs is at least 1")
 	}
@@ -78,21 +101,16 @@ func newPlan(only, who string, pairs int, quick bool, out string) (*plan, error)
 			}
 		}
 	}
+	for _, s := range studies {
+		if who == "" && (s.when == always || s.when == inFull && !quick) {
+			p.studies = append(p.studies, s)
+		}
+	}
 	if only != "" {
-		p.axes, p.memory, p.growth = nil, false, false
+		p.axes, p.studies = nil, nil
 		for name := range strings.SplitSeq(only, ",") {
-			switch name {
-			case "memory":
-				p.memory = true
-				continue
-			case "yield":
-				p.yield = true
-				continue
-			case "limits":
-				p.limits = true
-				continue
-			case "growth":
-				p.growth = true
+			if i := slices.IndexFunc(studies, func(s study) bool { return s.name == name }); i >= 0 {
+				p.studies = append(p.studies, studies[i])
 				continue
 			}
 			a, ok := axisNamed(name)
@@ -146,23 +164,10 @@ func (p *plan) measure(ctx context.Context, r *report) error {
 			return fmt.Errorf("axis %s: %w", a.Name, err)
 		}
 	}
-	if p.yield {
-		if err := p.measureYield(ctx, r); err != nil {
-			return fmt.Errorf("yield: %w", err)
+	for _, s := range p.studies {
+		if err := s.measure(p, ctx, r); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
 		}
-	}
-	if p.growth {
-		if err := p.hold(ctx, growth(), r); err != nil {
-			return fmt.Errorf("growth: %w", err)
-		}
-	}
-	if p.limits {
-		if err := p.measureLimits(ctx, r); err != nil {
-			return fmt.Errorf("limits: %w", err)
-		}
-	}
-	if p.memory {
-		return p.measureMemory(ctx, r)
 	}
 	return nil
 }

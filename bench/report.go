@@ -67,8 +67,17 @@ var (
 		{"fail", func(l *leg) []float64 { return l.Fail }},
 	}
 	claimTime     = metric{"claim", func(l *leg) []float64 { return l.Claim }}
+	aofBytes      = metric{"AOF bytes", func(l *leg) []float64 { return l.AOF }}
 	generatorBusy = metric{"generator", func(l *leg) []float64 { return l.Generator }}
 )
+
+// places is how many decimals a figure is shown with.
+func (m metric) places() int {
+	if m.name == "jobs/s" || m.name == aofBytes.name || m.name[0] == 'p' {
+		return 0
+	}
+	return 2
+}
 
 func newReport(p *plan) *report {
 	return &report{Time: time.Now().UTC().Truncate(time.Second), Pairs: p.pairs, Host: host{
@@ -238,11 +247,7 @@ func (r *report) printFigures(to io.Writer) {
 			}
 			fmt.Fprintf(w, "%s\t%s", a.Axis.Name, e.Name)
 			for _, m := range shown {
-				places := 2
-				if m.name == "jobs/s" || m.name[0] == 'p' {
-					places = 0
-				}
-				fmt.Fprintf(w, "\t%.*f", places, a.median(e.Name, m))
+				fmt.Fprintf(w, "\t%.*f", m.places(), a.median(e.Name, m))
 			}
 			fmt.Fprintf(w, "\t%.0f %%\n", 100*a.median(e.Name, generatorBusy))
 		}
