@@ -159,15 +159,22 @@ func TestBatchesCarryManyJobsInARequest(t *testing.T) {
 	require.ErrorContains(t, err, "2 jobs can't be sent 4 at a time")
 }
 
-func TestARefusalWithinABatchIsAnError(t *testing.T) {
-	socket := serve(t, func(words []string) string {
-		if words[0] == "SELECT" {
-			return "+OK\r\n"
-		}
-		return "*2\r\n:1\r\n:0\r\n"
-	})
-	_, err := dialBatches(t, socket, 2).Run(context.Background(), 4, Enqueue)
-	require.ErrorContains(t, err, "enqueue was answered")
+func TestARefusalOfABatchOrWithinItIsAnError(t *testing.T) {
+	for name, reply := range map[string]string{
+		"of one job":                      "*2\r\n:1\r\n:0\r\n",
+		"of all, shorter than the answer": "-NO\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			socket := serve(t, func(words []string) string {
+				if words[0] == "SELECT" {
+					return "+OK\r\n"
+				}
+				return reply
+			})
+			_, err := dialBatches(t, socket, 2).Run(context.Background(), 4, Enqueue)
+			require.ErrorContains(t, err, "enqueue was answered")
+		})
+	}
 }
 
 func TestAReplyIsRightAsFarAsItHasCome(t *testing.T) {
