@@ -4,8 +4,9 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-PORT  ?= 6399
-IMAGE ?= emq
+PORT      ?= 6399
+IMAGE     ?= emq
+FUZZ_TIME ?= 2m
 
 pure    := ./commands/... ./fence/... ./lease/...
 sources := $(filter-out %_test.go,$(wildcard $(addsuffix /*.go,module commands fence lease))) \
@@ -21,7 +22,7 @@ with_server  = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" $(with_mod
 with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
                EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
-.PHONY: help build build-arm64 run demo test test-unit test-server test-arm64 matrix proof golden bench bench-quick bench-peers \
+.PHONY: help build build-arm64 run demo test test-unit test-server test-arm64 matrix proof fuzz golden bench bench-quick bench-peers \
         image image-test deb deb-test lint clean FORCE
 
 help:
@@ -59,14 +60,15 @@ build/arm64/emq.so: $(sources) build/emq.id
 build-arm64: build/arm64/emq.so ## build/arm64/emq.so, with Debian's cross compiler
 
 # A host of our own and the module for it, both under ASan and UBSan, which a packaged server can't be run under. A memcmp
-# of few bytes that gcc makes a comparison of its own is not looked at.
+# of few bytes that gcc makes a comparison of its own is not looked at. The module is the debug build, so that a panic runs
+# under them too.
 sanitize := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -fno-builtin-memcmp
 build/stub: $(wildcard test/stub/host/*) module/abi.h Makefile
 	gcc -std=gnu11 -Wall -Wextra -Werror $(sanitize) $(filter %.c,$^) -o $@ -ldl -lm
 
 build/emq-asan.so: $(sources)
 	CGO_ENABLED=1 CGO_CFLAGS='$(filter-out -fsanitize=address%,$(sanitize)) -fsanitize=undefined' CGO_LDFLAGS=-fsanitize=undefined \
-	go build -asan -buildmode=c-shared -trimpath -buildvcs=false -o $@.tmp ./module
+	go build -asan -tags emqdebug -buildmode=c-shared -trimpath -buildvcs=false -o $@.tmp ./module
 	@rm -f $@.h
 	@chmod 755 $@.tmp && mv $@.tmp $@
 
@@ -93,13 +95,20 @@ test-arm64: build/arm64/emq.so ## the tests of the pure packages, and the golden
 matrix: build build/stub build/emq-asan.so ## the suites on Valkey 8.0, 8.1 and 9.x, and a table; ARGS='-run Claim' for a part
 	@$(with_modules) build/matrix.sh $(ARGS)
 
-# A row of the table is fault|rounds|jobs|lost|doubled, written by test/faults.
-proof: test-unit build build/stub build/emq-asan.so ## all suites in their long forms, and what each fault cost; EMQ_SEED=n for the same dice
+# test/faults writes the table, a head and a row for each fault.
+proof: test-unit build build/stub build/emq-asan.so ## all suites in their long forms, fuzzing, and what each fault cost; EMQ_SEED=n for the same dice
 	@export EMQ_PROOF=1 EMQ_SEED="$${EMQ_SEED:-$$(date +%s)}" EMQ_TABLE="$(CURDIR)/build/proof.table"; \
-	echo "EMQ_SEED=$$EMQ_SEED"; rm -f "$$EMQ_TABLE"; \
+	echo "EMQ_SEED=$$EMQ_SEED"; : >"$$EMQ_TABLE"; \
 	$(with_server) go test -count=1 -p 1 -timeout 40m ./test/... $(ARGS); status=$$?; \
-	{ echo 'fault|rounds|jobs|lost|doubled'; cat "$$EMQ_TABLE"; } | \
-	awk -F '|' '{ printf "%-38s %7s %9s %5s %8s\n", $$1, $$2, $$3, $$4, $$5 }'; exit $$status
+	$(MAKE) --no-print-directory fuzz || status=$$?; \
+	awk -F '|' '{ printf "%-38s", $$1; for (i = 2; i <= NF; i++) printf " %10s", $$i; print "" }' "$$EMQ_TABLE"; exit $$status
+
+fuzz: ## each fuzz target of the pure packages; FUZZ_TIME=1h for longer than two minutes each
+	@listed=$$(go test -list '^Fuzz' $(pure)) || { echo "$$listed"; exit 1; }; \
+	awk '/^Fuzz/ { target[++n] = $$1 } /^ok/ { for (; n; n--) print $$2, target[n] }' <<<"$$listed" | \
+	while read -r package target; do \
+		echo "$$package $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime "$(FUZZ_TIME)" "$$package" || exit; \
+	done
 
 golden: build ## write the golden file anew from what the server answers
 	@$(with_server) go test -count=1 ./test/ -run Golden -update

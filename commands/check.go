@@ -26,8 +26,8 @@ func (v *Command) check(c *Call, o *Outcome) bool {
 		o.refuseKey(v, c, arg, queue)
 		return false
 	}
-	if n := v.listed(c); n > MaxList {
-		o.refuseLength(&v.List[0], n)
+	if n := v.listed(c); n > MaxList && v.Plan.Jobs == ListedJobs {
+		o.refuseLength(&v.List[0], maxListText, n)
 		return false
 	}
 	if v.worded && !v.checkWords(c, o) {

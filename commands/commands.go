@@ -110,6 +110,8 @@ const (
 	NamedJob
 	// ListedJobs: the caller names up to MaxList jobs, each by a group of arguments; Command.List.
 	ListedJobs
+	// ListedQueues: the caller names several queues by their bases; of each the types of pending and active are read.
+	ListedQueues
 	// WalkedJobs are the entries of the plan's Walk, from the lowest.
 	WalkedJobs
 	// ScannedJobs are what one of the server's own scans finds, after a decision has asked for it with NextScan. The sets
@@ -170,8 +172,8 @@ type Job struct {
 	// Twin is the place in Marks, counted from 1, of the last job before this one in the list that has the same id; 0 if
 	// there is none.
 	Twin int32
-	// Type is what the row's key holds.
-	Type Type
+	// Type is what the row's key holds; of a listed queue, what its pending holds, and Active what its active holds.
+	Type, Active Type
 	// Member is the set of keys, by their bits, that hold the job's id; only the plan's Member, or after a look all four.
 	Member uint8
 	// Looked tells that what NextLook asks for was read.
@@ -257,6 +259,8 @@ const (
 	// NextLook: read, for the first job that is not decided, which sets of the queue hold it and the type of each; where
 	// the caller names the job, the plan's late part. Then decide on that job again.
 	NextLook
+	// NextClaim: claim from the first of the listed queues that has a job, or wait.
+	NextClaim
 	// NextScan: have the server make the scan, read everything anew and decide again, then on each entry that was found.
 	NextScan
 )

@@ -39,7 +39,7 @@ var Catalogue = [NumRefusals]struct {
 	RefusedNumkeys:  {"ERR", "numkeys is not, byte for byte, the verb's number of keys", "send the count that the verb's table gives"},
 	RefusedKind:     {"EMQKIND", "the id does not start with JOB", "mint ids in the JOB namespace"},
 	RefusedKey:      {"EMQKEY", "a key, rowprefix or base is not the exact name it must be, or names another queue", "build every name from the one queue"},
-	RefusedLength:   {"ERR", "a list has more than 1000 jobs", "send it in parts; some 100 a call serve best"},
+	RefusedLength:   {"ERR", "a list has more than 1000 jobs or 100 queues", "send it in parts; some 100 jobs a call serve best"},
 	RefusedWord:     {"ERR", "a keyword is none of those that the verb knows", "send what the text names, byte for byte"},
 	RefusedNumber:   {"ERR", "a number is no canonical decimal integer in its range", "send digits alone, in the range the text names"},
 	RefusedCursor:   {"ERR", "a cursor is none that the verb gave", "begin anew, with 0"},
@@ -131,7 +131,7 @@ func (o *Outcome) refuseNumkeys(v *Command, got string) {
 }
 
 func (o *Outcome) refuseKey(v *Command, c *Call, arg int, queue string) {
-	a := &v.Args[arg]
+	a := v.argAt(arg + 1)
 	o.refuse(RefusedKey, "EMQKEY ", a.Name, ` must be "`)
 	if queue == "" {
 		o.text(basePrefix + "q" + baseEnd)
@@ -160,8 +160,8 @@ func (o *Outcome) refuseNumber(a *Arg, got string) {
 	o.quote(got)
 }
 
-func (o *Outcome) refuseLength(a *Arg, n int) {
-	o.refuse(RefusedLength, "ERR ", a.Name, " must be given 1 to "+maxListText+" times, got ")
+func (o *Outcome) refuseLength(a *Arg, most string, n int) {
+	o.refuse(RefusedLength, "ERR ", a.Name, " must be given 1 to ", most, " times, got ")
 	o.decimal(n)
 }
 

@@ -69,6 +69,9 @@ func placeOf(arg int, a *Arg) (place, bool) {
 // layout checks that each argument that names a key, and each that names the queue's base, is the exact name of one
 // and the same queue, and that the row's ends in the id (WIRE6 §2.4). It reports the first argument that is not.
 func (v *Command) layout(c *Call) (arg int, queue string, ok bool) {
+	if v.Plan.Jobs == ListedQueues {
+		return v.layoutQueues(c)
+	}
 	if queue, ok = base(c.Args[v.places[0].arg]); !ok {
 		return v.places[0].arg - 1, "", false
 	}
@@ -83,4 +86,14 @@ func (v *Command) layout(c *Call) (arg int, queue string, ok bool) {
 		}
 	}
 	return 0, queue, true
+}
+
+// layoutQueues checks that each argument of the list is the base of a queue.
+func (v *Command) layoutQueues(c *Call) (arg int, queue string, ok bool) {
+	for i := v.listAt; i < len(c.Args); i++ {
+		if b, ok := base(c.Args[i]); !ok || b != c.Args[i] {
+			return i - 1, b, false
+		}
+	}
+	return 0, "", true
 }

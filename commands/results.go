@@ -22,6 +22,8 @@ const (
 	ResultOK
 	ResultClean
 	ResultFound
+	ResultTimedOut
+	ResultWokenIdle
 	ResultArgument
 	ResultKind
 	ResultKey
@@ -50,6 +52,8 @@ var Results = [NumResults]struct{ Name, When string }{
 	ResultOK:        {"ok", "the figures were answered"},
 	ResultClean:     {"clean", "nothing was found wrong"},
 	ResultFound:     {"found", "something was found wrong, repaired or not"},
+	ResultTimedOut:  {"timed_out", "it waited in vain until its timeout, or CLIENT UNBLOCK"},
+	ResultWokenIdle: {"woken_idle", "a waiting call was woken and found no job; it waits on, so this is no end of a call"},
 	ResultArgument:  {"argument", "`ERR`: numkeys, a keyword, a number or a cursor was wrong"},
 	ResultKind:      {"kind", "`EMQKIND`"},
 	ResultKey:       {"key", "`EMQKEY`"},

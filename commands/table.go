@@ -34,6 +34,7 @@ const (
 	Mcomplete
 	Mextend
 	Mfail
+	Bclaim
 	NumVerbs
 )
 
@@ -63,7 +64,7 @@ const (
 	RolePayload
 	RoleError
 	// The rest are integers in Arg.Range: of milliseconds, a lease, a delay and a due time; the caps on failures and on
-	// lost leases; how many entries a sweep takes, and how many a scan is asked for.
+	// lost leases; how many entries a sweep takes, and how many a scan or a claim is asked for; how long, in ms, to wait.
 	RoleLease
 	RoleDelay
 	RoleDue
@@ -71,6 +72,7 @@ const (
 	RoleMaxStalled
 	RoleLimit
 	RoleCount
+	RoleTimeout
 	NumRoles
 )
 
@@ -93,10 +95,11 @@ const (
 	AccessDelete Access = 1 << 7
 )
 
-// maxCount bounds what one call may be asked for, and maxListText is MaxList.
+// maxCount bounds what one call may be asked for; maxListText is MaxList, and maxQueuesText maxQueues.
 const (
-	maxCount    = 1000
-	maxListText = "1000"
+	maxCount      = 1000
+	maxListText   = "1000"
+	maxQueuesText = "100"
 )
 
 // Range bounds a number, both ends included.
@@ -651,6 +654,27 @@ var Table = [NumVerbs]Command{
 		admit:   (*Command).admitMfail,
 		decide:  (*Command).decideMfail,
 		finish:  (*Command).finishMfail,
+		want:    (*Command).wantMost,
+	},
+	Bclaim: {
+		Name:    "EMQ.BCLAIM",
+		Since:   "0.2.0",
+		Summary: "Takes the first pending job of several queues under a lease, and waits if there is none.",
+		Complexity: "O((D+Q)*log(N)) with N the number of jobs, Q the number of queues and D, at most 100, that of broken entries dropped " +
+			"on the way.",
+		Flags:      "write blocking getkeys-api",
+		Categories: "emq write slow blocking",
+		Tips:       "nondeterministic_output",
+		Args: []Arg{
+			{Name: "lease_ms", Role: RoleLease, Range: between(1, lease.MaxMillis)},
+			{Name: "timeout_ms", Role: RoleTimeout, Range: between(0, lease.MaxMillis)},
+		},
+		List:    []Arg{{Name: "base", Role: RoleBase, Access: AccessRW | AccessRead | AccessUpdate}},
+		Plan:    Plan{Jobs: ListedQueues, Walk: NoKey, Member: NoKey},
+		Results: []Result{ResultClaimed, ResultEmpty, ResultTimedOut, ResultWokenIdle},
+		admit:   (*Command).admitBclaim,
+		decide:  (*Command).decideBclaim,
+		finish:  (*Command).finishBclaim,
 		want:    (*Command).wantMost,
 	},
 }

@@ -19,6 +19,10 @@ typedef struct vm_reply vm_reply;
 typedef struct vm_info vm_info;
 typedef struct vm_info_ctx vm_info_ctx;
 typedef struct vm_cursor vm_cursor;
+typedef struct vm_blocked vm_blocked;
+typedef struct vm_user vm_user;
+typedef struct vm_dict vm_dict;
+typedef struct vm_dict_iterator vm_dict_iterator;
 
 enum { VM_OK = 0, VM_ERR = 1, VM_APIVER = 1 };
 
@@ -54,9 +58,12 @@ enum {
 
 /* Flags of a context. */
 enum {
+    VM_CTX_SCRIPT = 1 << 0,
+    VM_CTX_MULTI = 1 << 1,
     VM_CTX_REPLICA = 1 << 3,
     VM_CTX_CLUSTER = 1 << 5,
     VM_CTX_LOADING = 1 << 13,
+    VM_CTX_DENY_BLOCKING = 1 << 21,
     VM_CTX_ASYNC_LOADING = 1 << 23,
     VM_CTX_SERVER_STARTUP = 1 << 24,
 };
@@ -67,6 +74,12 @@ enum {
     VM_OPTION_HANDLE_REPL_ASYNC_LOAD = 1 << 2,
     VM_OPTION_SKIP_COMMAND_VALIDATION = 1 << 4,
 };
+
+/* A client that is blocked on a key is woken although the key does not exist. */
+enum { VM_BLOCK_UNBLOCK_DELETED = 1 << 0 };
+
+/* Why an entry is made in the ACL log. */
+enum { VM_ACL_LOG_COMMAND = 1, VM_ACL_LOG_KEY = 2 };
 
 /* Answers of CallReplyType. */
 enum { VM_REPLY_STRING = 0, VM_REPLY_ERROR = 1, VM_REPLY_ARRAY = 3, VM_REPLY_NULL = 4 };
@@ -101,6 +114,8 @@ typedef struct {
 } vm_swap;
 
 typedef int (*vm_command_fn)(vm_ctx *, vm_string **, int);
+typedef void (*vm_free_fn)(vm_ctx *, void *);
+typedef void (*vm_disconnect_fn)(vm_ctx *, vm_blocked *);
 typedef void (*vm_event_fn)(vm_ctx *, vm_event, uint64_t, void *);
 typedef int (*vm_notify_fn)(vm_ctx *, int class, const char *event, vm_string *name);
 typedef void (*vm_scan_fn)(vm_ctx *, vm_string *name, vm_key *, void *);
@@ -249,6 +264,32 @@ typedef struct {
     X(int, Replicate, (vm_ctx *, const char *name, const char *format, ...))                                           \
     X(int, SignalModifiedKey, (vm_ctx *, vm_string *name))                                                             \
     X(int, NotifyKeyspaceEvent, (vm_ctx *, int class, const char *event, vm_string *name))                             \
+    /* clients that wait, and their rights */                                                                           \
+    X(vm_blocked *, BlockClientOnKeysWithFlags, (vm_ctx *, vm_command_fn on_ready, vm_command_fn on_timeout, vm_free_fn, \
+                                                 long long timeout_ms, vm_string **keys, int num_keys, void *, int flags)) \
+    X(void, SetDisconnectCallback, (vm_blocked *, vm_disconnect_fn))                                                   \
+    X(void *, GetBlockedClientPrivateData, (vm_ctx *))                                                                 \
+    X(void, SignalKeyAsReady, (vm_ctx *, vm_string *key))                                                              \
+    X(vm_ctx *, GetThreadSafeContext, (vm_blocked *))                                                                  \
+    X(vm_ctx *, GetDetachedThreadSafeContext, (vm_ctx *))                                                              \
+    X(void, FreeThreadSafeContext, (vm_ctx *))                                                                         \
+    X(unsigned long long, GetClientId, (vm_ctx *))                                                                     \
+    X(vm_string *, GetClientUserNameById, (vm_ctx *, uint64_t client))                                                 \
+    X(vm_user *, GetModuleUserFromUserName, (vm_string *name))                                                         \
+    X(int, FreeModuleUser, (vm_user *))                                                                                \
+    X(int, ACLCheckCommandPermissions, (vm_user *, vm_string **argv, int argc))                                        \
+    X(int, ACLCheckKeyPermissions, (vm_user *, vm_string *key, int flags))                                             \
+    X(int, ACLAddLogEntryByUserName, (vm_ctx *, vm_string *user, vm_string *object, int reason))                       \
+    /* dictionaries, in the order of their keys' bytes */                                                              \
+    X(vm_dict *, CreateDict, (vm_ctx *))                                                                               \
+    X(int, DictSetC, (vm_dict *, void *key, size_t len, void *))                                                       \
+    X(void *, DictGetC, (vm_dict *, void *key, size_t len, int *missing))                                              \
+    X(int, DictDelC, (vm_dict *, void *key, size_t len, void *))                                                       \
+    X(uint64_t, DictSize, (vm_dict *))                                                                                 \
+    X(vm_dict_iterator *, DictIteratorStartC, (vm_dict *, const char *op, void *key, size_t len))                      \
+    X(void *, DictNextC, (vm_dict_iterator *, size_t *len, void **data))                                               \
+    X(int, DictIteratorReseekC, (vm_dict_iterator *, const char *op, void *key, size_t len))                           \
+    X(void, DictIteratorStop, (vm_dict_iterator *))                                                                    \
     /* replies */                                                                                                      \
     X(int, WrongArity, (vm_ctx *))                                                                                     \
     X(int, ReplyWithError, (vm_ctx *, const char *))                                                                   \

@@ -93,7 +93,7 @@ static int decide(emq_frame *f, int verb) {
             f->walk->panicked = 1;
             return 0;
         }
-        if (f->verb->jobs > EMQ_SOURCE_LISTED_JOBS) {
+        if (f->verb->jobs >= EMQ_SOURCE_WALKED_JOBS) {
             if (f->call.jobs.n) pass_entries(f, logged);
         } else if (f->listed) {
             pass_listed(f);
@@ -151,7 +151,7 @@ static void view_arguments(emq_frame *f, int argc) {
         int step = v->list_at && *i >= v->list_at ? v->list_len : argc;
         for (int at = *i; at < argc; at += step) view(&args[at], f->argv[at]);
     }
-    if (v->list_at) emq_find_twins(f);
+    if (v->jobs == EMQ_SOURCE_LISTED_JOBS) emq_find_twins(f);
 }
 
 /* Reads and decides. 0 if there is no decision. */
@@ -186,6 +186,7 @@ static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int ve
     c->epoch = emq_epoch;
     if (walk) {
         c->slice = walk->slice;
+        c->step = walk->step;
         c->served_since = walk->served_since;
     }
     if (scan) {
@@ -202,7 +203,9 @@ static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int ve
 static void execute(emq_frame *f) {
     if (f->out.effects.n) emq_apply(f);
     emq_close_keys(f);
-    if (f->out.effects.n) emq_announce(f);
+    if (!f->out.effects.n) return;
+    emq_announce(f);
+    if (emq_waiting_clients() && emq_adds_to_pending(f)) emq_wake(vm_GetSelectedDb(f->ctx), f->base, f->base_len);
 }
 
 /* Counts a call that was decided, for INFO. */
@@ -229,6 +232,8 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
     if (vm_IsKeysPositionRequest(ctx)) {
         for (int i = 0; i < argc && i < v->num_args; i++)
             if (v->access[i]) vm_KeyAtPosWithFlags(ctx, i, (int)v->access[i]);
+        for (int i = v->list_at; i && v->access[v->list_at] && i < argc; i++)
+            vm_KeyAtPosWithFlags(ctx, i, (int)v->access[v->list_at]);
         return VM_OK;
     }
     /* The server checks the arity, but not that a list has whole groups; and a module call without validation not even that. */
@@ -246,6 +251,9 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
         emq_identity_claims += (uint64_t)claimed;
         decided = prepare(&f, ctx, argv, argc, verb, NULL, NULL);
         if (!claimed || (decided && f.out.claim_identity)) failed = EMQ_HOST_UNCLAIMED;
+    } else if (decided && f.out.next == EMQ_NEXT_CLAIM) {
+        free_frame(&f);
+        return emq_wait(ctx, argv, argc);
     } else if (decided && f.out.next == EMQ_NEXT_SCAN) {
         /* So is a scan, which may meet keys that have expired. */
         emq_close_keys(&f);
@@ -272,6 +280,24 @@ int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk) {
     if (ok) execute(&f);
     free_frame(&f);
     return ok;
+}
+
+int emq_run_claim(vm_ctx *ctx, vm_string **argv, emq_walk *walk, vm_ctx *to, vm_string *base) {
+    emq_frame f;
+    int outcome = EMQ_NOTHING;
+    if (prepare(&f, ctx, argv, emq_verbs[EMQ_VERB_CLAIM].num_args, EMQ_VERB_CLAIM, walk, NULL)) {
+        execute(&f);
+        walk->step = f.call.step;
+        if (f.out.result == EMQ_RESULT_CLAIMED) {
+            outcome = EMQ_GRANTED;
+            emq_reply_claimed(&f, to, base);
+        } else if (f.out.result == EMQ_RESULT_FENCE && f.call.identity_type != EMQ_TYPE_NONE) {
+            outcome = EMQ_FOREIGN;
+            vm_ReplyWithError(to, (const char *)f.out.text);
+        }
+    }
+    free_frame(&f);
+    return outcome;
 }
 
 /* One trampoline a verb: the server hands a command nothing but its arguments. */

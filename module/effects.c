@@ -293,6 +293,12 @@ static void announce_key(emq_frame *f, vm_string *name, int op, int emptied) {
     if (emptied) vm_NotifyKeyspaceEvent(f->ctx, VM_NOTIFY_GENERIC, "del", name);
 }
 
+int emq_adds_to_pending(const emq_frame *f) {
+    for (const emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++)
+        if (e->op == EMQ_OP_ZADD && e->key == EMQ_KEY_PENDING) return 1;
+    return 0;
+}
+
 static void announce(emq_frame *f, int ops) {
     for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++) {
         if (e->changed == EMQ_NO_KEY || !(ops >> e->op & 1)) continue;

@@ -25,6 +25,7 @@ typedef struct {
     int least;        /* number of arguments, at least; at most num_args where there is no list */
     int list_at;      /* which argument a list begins with, or 0 */
     int list_len;     /* the number of arguments of one job of the list */
+    int base_at;      /* which argument is the base, or 0 */
     int numkeys;      /* 0: it has no such argument */
     int id_at;        /* which argument is the id, or 0 */
     int count_at;     /* which argument is the count of a scan, or 0 */
@@ -70,10 +71,11 @@ typedef struct {
     uint32_t ties;
 } emq_position;
 
-/* A call of the pump's: where to go on and how far to go at most, and what came of it. */
+/* A walk of the pump's or for a client that waits: where to go on and how far to go at most, and what came of it. */
 typedef struct {
     emq_position at;
     int32_t slice;
+    int32_t step; /* entries that were looked at before */
     int64_t served_since;
     int ended;                                   /* the walk came to the last due entry */
     int panicked;                                /* on an entry, which is left, or without one: then it has ended */
@@ -106,7 +108,7 @@ typedef struct {
     vm_string *probe[EMQ_MAX_PROBES];
     vm_string *oldest;  /* of the figures */
     vm_key *identity;
-    emq_walk *walk;     /* of the pump; NULL in a command */
+    emq_walk *walk;     /* of the pump or of a client that waits; NULL in a command */
     emq_scanned *scan;  /* NULL where there is none */
     int32_t listed;     /* the number of jobs that the caller lists */
     int32_t *twins;     /* of each, the place of the last one before it with the same id, from 1; NULL if none has one */
@@ -242,9 +244,15 @@ void emq_apply(emq_frame *f);
  * no key of the frame is open any more. */
 void emq_announce(emq_frame *f);
 
+/* Tells whether the log adds a job to pending. */
+int emq_adds_to_pending(const emq_frame *f);
+
 /* ---- reply.c ---- */
 
 void emq_send_reply(emq_frame *f);
+
+/* Answers a claim for a client that waits, in a context of its own. */
+void emq_reply_claimed(emq_frame *f, vm_ctx *to, vm_string *base);
 
 /* ---- info.c ---- */
 
@@ -273,6 +281,35 @@ extern const vm_command_fn emq_trampolines[EMQ_NUM_VERBS];
 
 /* Runs a verb for the pump: no client, no reply. 0 if it was refused. */
 int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk);
+
+/* What a claim for a client that waits comes to: it may go on with another queue unless the job was granted or the store
+ * is another's. */
+enum { EMQ_GRANTED, EMQ_NOTHING, EMQ_FOREIGN };
+
+/* Runs EMQ.CLAIM with the given arguments. A job that is granted, or a refusal by the fence, is answered in the context
+ * `to`, the job with the base before it. */
+int emq_run_claim(vm_ctx *ctx, vm_string **argv, emq_walk *walk, vm_ctx *to, vm_string *base);
+
+/* ---- waiting.c: clients that wait for jobs ---- */
+
+/* How many clients wait, and for how many queues. */
+size_t emq_waiting_clients(void);
+size_t emq_waiting_queues(void);
+
+/* Claims from the first of the call's queues that has a job, or has the client wait; the call has been checked. */
+int emq_wait(vm_ctx *ctx, vm_string **argv, int argc);
+
+/* Wakes the first client that waits for a queue, as something may have come into its pending. */
+void emq_wake(int db, const char *base, size_t base_len);
+
+/* Wakes for all queues of a database. */
+void emq_wake_db(int db);
+
+/* At each turn of the event loop. */
+void emq_waiting_turn(vm_ctx *ctx);
+
+/* No timer is left. */
+void emq_waiting_stop(vm_ctx *ctx);
 
 /* ---- register.c ---- */
 
@@ -349,6 +386,9 @@ typedef struct {
     int64_t last_lag_ms, lag_ms; /* in the last beat, and in the one under way */
 } emq_pump_stats;
 extern emq_pump_stats emq_pump;
+
+/* Whether a client's write would be taken now. */
+int emq_may_write(vm_ctx *ctx);
 
 /* At each turn of the event loop. */
 void emq_pump_turn(vm_ctx *ctx);

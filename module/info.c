@@ -34,6 +34,12 @@ static void tell_commands(vm_info_ctx *ctx) {
         if (emq_counted[verb].calls) tell_verb(ctx, &emq_counted[verb], &emq_counts[verb]);
 }
 
+static void tell_waiting(vm_info_ctx *ctx) {
+    if (vm_InfoAddSection(ctx, "waiting") != VM_OK) return;
+    add(ctx, "waiting_clients", emq_waiting_clients());
+    add(ctx, "waiting_queues", emq_waiting_queues());
+}
+
 static void tell_pump(vm_info_ctx *ctx) {
     if (vm_InfoAddSection(ctx, "pump") != VM_OK) return;
     add(ctx, "queues_known", emq_queues_count());
@@ -55,5 +61,6 @@ void emq_info(vm_info_ctx *ctx, int for_crash_report) {
     (void)for_crash_report;
     tell_wire(ctx);
     tell_commands(ctx);
+    tell_waiting(ctx);
     tell_pump(ctx);
 }

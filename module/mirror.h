@@ -91,7 +91,8 @@ enum {
     EMQ_NEXT_FINISH = 0,
     EMQ_NEXT_MORE = 1,
     EMQ_NEXT_LOOK = 2,
-    EMQ_NEXT_SCAN = 3,
+    EMQ_NEXT_CLAIM = 3,
+    EMQ_NEXT_SCAN = 4,
 };
 
 enum {
@@ -151,16 +152,18 @@ enum {
     EMQ_RESULT_OK = 12,
     EMQ_RESULT_CLEAN = 13,
     EMQ_RESULT_FOUND = 14,
-    EMQ_RESULT_ARGUMENT = 15,
-    EMQ_RESULT_KIND = 16,
-    EMQ_RESULT_KEY = 17,
-    EMQ_RESULT_REPLICA = 18,
-    EMQ_RESULT_FENCE = 19,
-    EMQ_RESULT_TYPE = 20,
-    EMQ_RESULT_SCRIPT = 21,
-    EMQ_RESULT_STALE = 22,
-    EMQ_RESULT_INTERNAL = 23,
-    EMQ_NUM_RESULTS = 24,
+    EMQ_RESULT_TIMED_OUT = 15,
+    EMQ_RESULT_WOKEN_IDLE = 16,
+    EMQ_RESULT_ARGUMENT = 17,
+    EMQ_RESULT_KIND = 18,
+    EMQ_RESULT_KEY = 19,
+    EMQ_RESULT_REPLICA = 20,
+    EMQ_RESULT_FENCE = 21,
+    EMQ_RESULT_TYPE = 22,
+    EMQ_RESULT_SCRIPT = 23,
+    EMQ_RESULT_STALE = 24,
+    EMQ_RESULT_INTERNAL = 25,
+    EMQ_NUM_RESULTS = 26,
 };
 
 enum {
@@ -182,15 +185,17 @@ enum {
     EMQ_ROLE_MAX_STALLED = 15,
     EMQ_ROLE_LIMIT = 16,
     EMQ_ROLE_COUNT = 17,
-    EMQ_NUM_ROLES = 18,
+    EMQ_ROLE_TIMEOUT = 18,
+    EMQ_NUM_ROLES = 19,
 };
 
 enum {
     EMQ_SOURCE_NO_JOBS = 0,
     EMQ_SOURCE_NAMED_JOB = 1,
     EMQ_SOURCE_LISTED_JOBS = 2,
-    EMQ_SOURCE_WALKED_JOBS = 3,
-    EMQ_SOURCE_SCANNED_JOBS = 4,
+    EMQ_SOURCE_LISTED_QUEUES = 3,
+    EMQ_SOURCE_WALKED_JOBS = 4,
+    EMQ_SOURCE_SCANNED_JOBS = 5,
 };
 
 enum {
@@ -229,7 +234,8 @@ enum {
     EMQ_VERB_MCOMPLETE = 13,
     EMQ_VERB_MEXTEND = 14,
     EMQ_VERB_MFAIL = 15,
-    EMQ_NUM_VERBS = 16,
+    EMQ_VERB_BCLAIM = 16,
+    EMQ_NUM_VERBS = 17,
 };
 
 enum {
@@ -255,7 +261,7 @@ enum {
 #define EMQ_VERSION 100
 
 /* One X(verb) for each verb, in their order. */
-#define EMQ_EACH_VERB(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#define EMQ_EACH_VERB(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16)
 
 /* A Go string that views bytes of the server's. */
 typedef struct {
@@ -271,6 +277,7 @@ typedef struct {
     int32_t shift;
     int32_t twin;
     uint8_t type;
+    uint8_t active;
     uint8_t member;
     uint8_t looked;
 } emq_job;
@@ -282,8 +289,9 @@ _Static_assert(offsetof(emq_job, present) == 184, "Job.Present");
 _Static_assert(offsetof(emq_job, shift) == 188, "Job.Shift");
 _Static_assert(offsetof(emq_job, twin) == 192, "Job.Twin");
 _Static_assert(offsetof(emq_job, type) == 196, "Job.Type");
-_Static_assert(offsetof(emq_job, member) == 197, "Job.Member");
-_Static_assert(offsetof(emq_job, looked) == 198, "Job.Looked");
+_Static_assert(offsetof(emq_job, active) == 197, "Job.Active");
+_Static_assert(offsetof(emq_job, member) == 198, "Job.Member");
+_Static_assert(offsetof(emq_job, looked) == 199, "Job.Looked");
 
 typedef struct {
     int64_t sizes[7];

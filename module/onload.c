@@ -23,6 +23,7 @@ static void on_event_loop(vm_ctx *ctx, vm_event event, uint64_t sub, void *data)
     live = 1;
     emq_queues_turn(ctx);
     emq_pump_turn(ctx);
+    emq_waiting_turn(ctx);
     emq_yield_turn();
 }
 
@@ -36,6 +37,7 @@ static void on_role_changed(vm_ctx *ctx, vm_event event, uint64_t sub, void *dat
 static void on_shutdown(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     (void)event, (void)sub, (void)data;
     emq_pump_stop(ctx);
+    emq_waiting_stop(ctx);
     live = 0;
 }
 

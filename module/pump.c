@@ -65,7 +65,7 @@ static void watch_clocks(void) {
 
 /* Whether a client's write would be taken now. A dry run finds what only the way of a command checks: too few replicas,
  * a disk that fails. */
-static int may_write(vm_ctx *ctx) {
+int emq_may_write(vm_ctx *ctx) {
     if (emq_is_replica || paused || vm_GetContextFlags(ctx) & (VM_CTX_LOADING | VM_CTX_ASYNC_LOADING)) return 0;
     vm_reply *reply = vm_Call(ctx, "DEL", "SDEs", emq_identity_key);
     int refused = reply && vm_CallReplyType(reply) == VM_REPLY_ERROR;
@@ -229,7 +229,7 @@ static void on_timer(vm_ctx *ctx, void *data) {
     if (emq_is_child) return;
     watch_pause();
     watch_clocks();
-    if (!emq_pump_interval_ms || !may_write(ctx)) {
+    if (!emq_pump_interval_ms || !emq_may_write(ctx)) {
         away = 1;
         emq_pump.stood_down++;
         return;

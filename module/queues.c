@@ -179,6 +179,11 @@ static int hears_new(void) {
 static int on_key(vm_ctx *ctx, int class, const char *event, vm_string *name) {
     (void)class, (void)event;
     meet(ctx, name);
+    if (emq_waiting_clients() && !emq_is_child) {
+        size_t n;
+        const char *p = vm_StringPtrLen(name, &n);
+        if (emq_ends_in(p, n, "}:pending", 9)) emq_wake(vm_GetSelectedDb(ctx), p, n - 7);
+    }
     return VM_OK;
 }
 
@@ -210,6 +215,8 @@ static void on_swap(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
         else if (q->db == swap->second)
             q->db = swap->first;
     }
+    emq_wake_db(swap->first);
+    emq_wake_db(swap->second);
     /* What has not been looked at may now be where the scan has been. */
     if (scan) {
         vm_ScanCursorRestart(scan);

@@ -147,6 +147,25 @@ static int read_listed(emq_frame *f) {
     return 1;
 }
 
+/* Reads the next of the listed queues into a slot. 0 if there is none. */
+EMQ_COLD static int read_queue(emq_frame *f) {
+    static const uint8_t sets[] = {EMQ_KEY_PENDING, EMQ_KEY_ACTIVE};
+    int32_t i = f->call.first + (int32_t)f->call.jobs.n;
+    if (i == f->listed) return 0;
+    emq_item *item;
+    emq_job *job = next_slot(f, &item);
+    job->id = f->call.args.at[f->verb->base_at + i];
+    uint8_t *types[] = {&job->type, &job->active};
+    for (int s = 0; s < 2; s++) {
+        vm_string *name = emq_make_name(job->id.p, (size_t)job->id.n, sets[s], (emq_bytes){"", 0});
+        vm_key *key = vm_OpenKey(f->ctx, name, VM_READ | VM_OPEN_UNSEEN);
+        *types[s] = type_of(key);
+        vm_CloseKey(key);
+        vm_FreeString(NULL, name);
+    }
+    return 1;
+}
+
 void emq_find_twins(emq_frame *f) {
     enum { SLOTS = 2048 }; /* twice what a list may have */
     _Static_assert(SLOTS >= 2 * EMQ_MAX_LIST, "the table stays sparse");
@@ -243,7 +262,7 @@ void emq_read_more(emq_frame *f, int32_t want) {
     f->call.jobs.n = 0;
     if (f->call.first + want > f->room || f->out.effects.room - f->out.effects.n < want * EMQ_MAX_EFFECTS)
         make_room(f, f->call.first + want);
-    int (*read)(emq_frame *) = f->listed ? read_listed : f->scan ? read_scanned : read_entry;
+    int (*read)(emq_frame *) = f->verb->jobs == EMQ_SOURCE_LISTED_QUEUES ? read_queue : f->listed ? read_listed : f->scan ? read_scanned : read_entry;
     for (; f->call.jobs.n < want; f->call.jobs.n++) {
         if (read(f)) continue;
         f->call.ended = 1;
@@ -255,7 +274,7 @@ void emq_read_more(emq_frame *f, int32_t want) {
 EMQ_COLD void emq_look(emq_frame *f) {
     emq_job *job = f->call.jobs.at;
     emq_item *item = &f->items[f->call.first];
-    if (f->verb->jobs > EMQ_SOURCE_LISTED_JOBS) {
+    if (f->verb->jobs >= EMQ_SOURCE_WALKED_JOBS) {
         read_members(f, job, item);
         return;
     }

@@ -34,7 +34,7 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
         arg->key_spec = num_specs;
         /* A fixed place for each key, not numkeys': the ACL then sees the keys whatever numkeys says. */
         specs[num_specs++] =
-            (vm_key_spec){.flags = v->access[i], .begin = VM_BEGIN_INDEX, .bs.index.pos = i, .find = VM_FIND_RANGE, .fk.range = {0, 1, 0}};
+            (vm_key_spec){.flags = v->access[i], .begin = VM_BEGIN_INDEX, .bs.index.pos = i, .find = VM_FIND_RANGE, .fk.range = {v->list_at && i >= v->list_at ? -1 : 0, 1, 0}};
     }
     if (option) {
         end[-1].token = option;

@@ -141,6 +141,7 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 				verb.access[i+1] = C.uint64_t(a.Access)
 				cutBase(verb, i+1, "")
 			}
+			verb.base_at = C.int(i + 1)
 		case commands.RoleOption:
 			types[i+1] = C.VM_ARG_PURE_TOKEN
 			option = text(a.Words[0])

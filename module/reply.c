@@ -3,18 +3,29 @@
 
 #include <stdio.h>
 
-static void reply_job(emq_frame *f, int32_t i) {
+/* The id, payload and token of a job. */
+static void reply_fields(emq_frame *f, vm_ctx *ctx, int32_t i) {
     emq_item *item = &f->items[i];
     vm_string *payload = NULL;
     for (int v = 0; v < EMQ_MAX_READ; v++)
         if (f->verb->values[v] == EMQ_FIELD_PAYLOAD) payload = item->value[v];
-    vm_ReplyWithArray(f->ctx, 3);
-    vm_ReplyWithString(f->ctx, item->id);
+    vm_ReplyWithString(ctx, item->id);
     if (payload)
-        vm_ReplyWithString(f->ctx, payload);
+        vm_ReplyWithString(ctx, payload);
     else
-        vm_ReplyWithNull(f->ctx);
-    vm_ReplyWithLongLong(f->ctx, f->out.marks.at[i].token);
+        vm_ReplyWithNull(ctx);
+    vm_ReplyWithLongLong(ctx, f->out.marks.at[i].token);
+}
+
+static void reply_job(emq_frame *f, int32_t i) {
+    vm_ReplyWithArray(f->ctx, 3);
+    reply_fields(f, f->ctx, i);
+}
+
+void emq_reply_claimed(emq_frame *f, vm_ctx *to, vm_string *base) {
+    vm_ReplyWithArray(to, 4);
+    vm_ReplyWithString(to, base);
+    reply_fields(f, to, f->call.first - 1); /* the last one of the walk */
 }
 
 /* All jobs that were granted. */

@@ -217,7 +217,8 @@ func TestAuditMeetsWhatHasExpired(t *testing.T) {
 		st.Must("PEXPIRE " + good.Row("JOB"+strconv.Itoa(i)) + " 1")
 	}
 	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB9", "x")...))
-	st.Must("HSET emq:{q}:job:JOB8 state pending attempts 0", "PEXPIRE emq:{q}:job:JOB8 1", "DEBUG SLEEP 0.01")
+	st.Must("HSET emq:{q}:job:JOB8 state pending attempts 0")
+	st.expired("emq:{q}:job:JOB8")
 	o := st.observe(func() {
 		require.Equal(t, []string{"no-row JOB0 pending drop 1", "no-row JOB1 pending drop 1", "no-row JOB2 pending drop 1"}, st.audit(good, 10, true))
 	})

@@ -182,7 +182,8 @@ func TestFenceExpired(t *testing.T) {
 	s := witnessed(t)
 	expire := func(t *testing.T, value string) *fixture {
 		st := s.bare(t)
-		st.Must("DEBUG SET-ACTIVE-EXPIRE 0", "SET {emq}:version "+value+" PX 1", "DEBUG SLEEP 0.01")
+		st.Must("DEBUG SET-ACTIVE-EXPIRE 0", "SET {emq}:version "+value)
+		st.expired("{emq}:version")
 		t.Cleanup(func() { st.Must("DEBUG SET-ACTIVE-EXPIRE 1") })
 		return st
 	}

@@ -213,6 +213,17 @@ func waitFor(t *testing.T, what string, happened func() bool) {
 	}
 }
 
+// expired has keys expire, and waits until they have by the server's clock. Nobody meets them: they are there still if the
+// server looks for none by itself.
+func (st *fixture) expired(keys ...string) {
+	st.t.Helper()
+	for _, key := range keys {
+		st.Must("PEXPIRE " + key + " 1")
+	}
+	end := st.Now() + 1
+	waitFor(st.t, "keys to expire", func() bool { return st.Now() > end })
+}
+
 // newID makes an id that sorts after all made before it.
 func newID() string { return "JOB" + ulid.Make().String() }
 

@@ -2,7 +2,6 @@ package test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -74,8 +73,7 @@ func TestAnotherModuleWritesInTheMiddle(t *testing.T) {
 			for _, id := range []string{"JOB1", "JOB2", "JOB3"} {
 				require.Equal(t, integer(1), st.Do(good.Enqueue(id, "x")...))
 			}
-			st.Must("PEXPIRE " + good.Row("JOB1") + " 1")
-			time.Sleep(3 * time.Millisecond)
+			st.expired(good.Row("JOB1"))
 			require.Equal(t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", "expired", good.Row("JOB1")}, meddle...)...))
 			require.Equal(t, claimed("JOB2", "x", 1), st.Do(claim...), "an expired row is no row")
 			require.Equal(t, "$-1\r\n", st.Do("GET", good.Row("JOB1")), "the row is met, and its event sent")
@@ -177,8 +175,7 @@ func TestAnotherModuleWritesInTheMiddleOfASweep(t *testing.T) {
 				st.lapse(good, id)
 			}
 			st.put(good, "JOB3", "pending", "attempts", "1")
-			st.Must("PEXPIRE " + good.Pending() + " 1")
-			time.Sleep(3 * time.Millisecond)
+			st.expired(good.Pending())
 			require.Equal(t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", "expired", good.Pending()}, meddle...)...))
 			st.Do(promote...)
 			st.reply("+PONG\r\n", "PING")

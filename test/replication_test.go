@@ -300,10 +300,9 @@ func TestExpiryIsReplicated(t *testing.T) {
 	st.Must("DEBUG SET-ACTIVE-EXPIRE 0")
 	for i, id := range []string{"JOB0", "JOB1", "JOB2"} {
 		st.put(good, id, []string{"pending", "active", "active"}[i], "attempts", "1")
-		st.Must("PEXPIRE emq:{q}:job:" + id + " 1")
 	}
 	st.put(good, "JOB3", "pending", "attempts", "0")
-	st.Must("PEXPIRE {emq}:version 1", "DEBUG SLEEP 0.01")
+	st.expired("emq:{q}:job:JOB0", "emq:{q}:job:JOB1", "emq:{q}:job:JOB2", "{emq}:version")
 	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB4", "x")...), "the identity is claimed anew")
 	require.Equal(t, claimed("JOB3", "x", 1), st.Do(good.Claim(maxTime)...))
 	require.Equal(t, integer(0), st.Do(good.Complete("JOB1", "1")...))

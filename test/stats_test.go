@@ -81,7 +81,8 @@ func TestStatsLeavesNoTrace(t *testing.T) {
 	st := s.fresh(t)
 	st.put(good, "JOB1", "active", "attempts", "1")
 	st.put(good, "JOB2", "dead", "attempts", "1")
-	st.Must("DEBUG SET-ACTIVE-EXPIRE 0", "HSET emq:{q}:metrics:failed count 7", "PEXPIRE emq:{q}:dead 1", "PEXPIRE emq:{q}:metrics:failed 1", "DEBUG SLEEP 0.01")
+	st.Must("DEBUG SET-ACTIVE-EXPIRE 0", "HSET emq:{q}:metrics:failed count 7")
+	st.expired("emq:{q}:dead", "emq:{q}:metrics:failed")
 	t.Cleanup(func() { st.Must("DEBUG SET-ACTIVE-EXPIRE 1", "DEL emq:{q}:job:JOB2 emq:{q}:dead") })
 	look := func() []string {
 		return []string{

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/test/store"
+	"emq/test/wire"
 )
 
 // synced are the settings under which what was answered is on the disk.
@@ -22,55 +23,104 @@ func TestKill(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			rounds := store.Rounds(t, 4, 50)
 			s := store.Open(t, way.server(synced...))
-			c := newCrowd(t, dial(t, "unix", s.Socket))
+			c := newCrowd(t, "kill -9, appendfsync always, "+way.name, dial(t, "unix", s.Socket))
 			c.pumped = way.pumped
 			dice := rand.New(rand.NewPCG(c.seed, 0))
 			for range rounds {
 				c.start(20, 20)
 				c.more(t, 100+dice.IntN(3000))
+				if c.rounds == 0 {
+					c.until(t, "every kind of answer", func() bool { return len(c.missing()) == 0 })
+				}
 				s.Crash()
+				c.moreOf(t, &c.doubt, 1, "clients that were interrupted")
 				c.stop()
 				s.Start()
-				c.check(s.Keyspace(), c.q, c.copy())
-				c.verdict(t)
+				c.round(t, s.Keyspace(), c.copy())
 			}
-			c.drain(t)
-			c.drained(s.Keyspace(), c.q)
-			report(t, "kill -9, appendfsync always, "+way.name, rounds, c)
-			require.NotZero(t, c.doubt, "no client was interrupted")
-			require.NotZero(t, c.stale, "no settlement came too late")
+			c.drain()
+			c.end(t, s.Keyspace())
 		})
 	}
 }
 
-// As TestKill, while the append-only file is being rewritten: before, during and after the moment at which the new one
-// takes the old one's place.
+// A restart ends no lease, however the server ended: nothing brings the job back and nobody else gets it, and its holder
+// extends it and settles it with its token, as before.
+func TestRestartEndsNoLease(t *testing.T) {
+	for _, way := range ways {
+		for _, end := range []struct {
+			name string
+			by   func(*store.Place)
+		}{
+			{"killed", (*store.Place).Crash},
+			{"stopped", func(s *store.Place) { require.NoError(t, s.Stop()) }},
+		} {
+			t.Run(end.name+", "+way.name, func(t *testing.T) {
+				s, q := store.Open(t, way.server(synced...)), wire.Queue("q")
+				c := s.Conn()
+				granted := c.Info("run_id")
+				for _, id := range []string{"JOB1", "JOB2", "JOB3"} {
+					require.Equal(t, wire.Integer(1), c.Do(q.Enqueue(id, "x")...))
+					require.Equal(t, wire.Claimed(id, "x", 1), c.Do(q.Claim(maxClaim)...))
+				}
+				before := s.Keyspace()
+				end.by(s)
+				s.Start()
+				c = s.Conn()
+				require.NotEqual(t, granted, c.Info("run_id"))
+				if way.pumped {
+					store.WaitFor(t, "the pump's beats", func() bool { return number(t, c, "emq_pump_beats") > 2 })
+				}
+				require.Equal(t, wire.Reaped(nil, nil), c.Do(q.Reap(1, 1000)...))
+				require.Equal(t, wire.Empty, c.Do(q.Claim(maxClaim)...))
+				require.Empty(t, before.Diff(s.Keyspace()))
+				for _, id := range []string{"JOB1", "JOB2"} {
+					require.Equal(t, wire.Integer(1), c.Do(q.Extend(id, "1", maxClaim)...))
+				}
+				require.Equal(t, wire.Integer(1), c.Do(q.Complete("JOB1", "1")...))
+				require.Equal(t, wire.Bulk("scheduled"), c.Do(q.Fail("JOB2", "1", maxClaim, 2, "why")...))
+				require.Equal(t, wire.Stale("complete"), c.Do(q.Complete("JOB3", "0")...))
+				require.Equal(t, wire.Integer(1), c.Do(q.Complete("JOB3", "1")...), "one that was not extended")
+			})
+		}
+	}
+}
+
+// As TestKill, while the append-only file is being rewritten: in the midst of it, at any moment, and when the new one has
+// taken the old one's place.
 func TestKillDuringRewrite(t *testing.T) {
+	const finished = "Background AOF rewrite finished successfully"
 	rounds := store.Rounds(t, 3, 25)
-	s := store.Open(t, store.Module(append(synced, "--rdb-key-save-delay", "100")...))
-	c := newCrowd(t, dial(t, "unix", s.Socket))
+	s := store.Open(t, store.Module(synced...))
+	c := newCrowd(t, "kill -9 during BGREWRITEAOF", dial(t, "unix", s.Socket))
 	dice := rand.New(rand.NewPCG(c.seed, 0))
-	cut := 0
-	for range rounds {
+	for cut := 0; c.rounds < rounds || cut == 0; {
+		require.Less(t, c.rounds, rounds+20, "no rewrite was cut short")
 		c.start(25, 25)
 		c.more(t, 500)
-		s.Conn().Must("BGREWRITEAOF")
-		c.more(t, 1+dice.IntN(2000))
+		admin := s.Conn()
+		begins := func(perKey string) { admin.Must("CONFIG SET rdb-key-save-delay "+perKey, "BGREWRITEAOF") }
+		switch c.rounds % 3 {
+		case 0:
+			begins("5000") // a job takes 5 ms: the server is gone before all are written
+		case 1:
+			begins("100")
+			c.more(t, 1+dice.IntN(2000))
+		case 2:
+			begins("0")
+			store.WaitFor(t, "the rewrite", func() bool { return strings.Contains(s.Log(), finished) })
+			c.more(t, 1+dice.IntN(200))
+		}
 		s.Crash()
-		if !strings.Contains(s.Log(), "Background AOF rewrite finished successfully") {
+		if !strings.Contains(s.Log(), finished) {
 			cut++
 		}
 		c.stop()
 		s.Start()
-		c.check(s.Keyspace(), c.q, c.copy())
-		c.verdict(t)
+		c.round(t, s.Keyspace(), c.copy())
 	}
-	c.drain(t)
-	c.drained(s.Keyspace(), c.q)
-	report(t, "kill -9 during BGREWRITEAOF", rounds, c)
-	if rounds >= 20 {
-		require.NotZero(t, cut, "no rewrite was cut short")
-	}
+	c.drain()
+	c.end(t, s.Keyspace())
 }
 
 // A snapshot that is taken under load has each job in one place: whatever was promised before it began is in it. A plain
@@ -78,7 +128,7 @@ func TestKillDuringRewrite(t *testing.T) {
 func TestSnapshotUnderLoad(t *testing.T) {
 	rounds := store.Rounds(t, 3, 25)
 	s := store.Open(t, store.Module())
-	c := newCrowd(t, dial(t, "unix", s.Socket))
+	c := newCrowd(t, "BGSAVE under load", dial(t, "unix", s.Socket))
 	admin := s.Conn()
 	c.start(25, 25)
 	for round := range rounds {
@@ -100,19 +150,17 @@ func TestSnapshotUnderLoad(t *testing.T) {
 		}
 		o.Dir = dir
 		reader := store.Open(t, o)
-		c.check(reader.Keyspace(), c.q, before)
-		c.verdict(t)
+		c.round(t, reader.Keyspace(), before)
 	}
-	c.drain(t)
-	c.drained(s.Keyspace(), c.q)
-	report(t, "BGSAVE under load", rounds, c)
+	c.drain()
+	c.end(t, s.Keyspace())
 }
 
 // An orderly stop under load ends with 0, and nothing that was answered is lost, also where nobody waits for the disk.
 func TestStop(t *testing.T) {
 	rounds := store.Rounds(t, 2, 20)
 	s := store.Open(t, store.Module("--appendonly", "yes", "--appendfsync", "no"))
-	c := newCrowd(t, dial(t, "unix", s.Socket))
+	c := newCrowd(t, "SIGTERM, appendfsync no", dial(t, "unix", s.Socket))
 	for range rounds {
 		c.start(20, 20)
 		c.more(t, 1000)
@@ -120,10 +168,8 @@ func TestStop(t *testing.T) {
 		s.Sound()
 		c.stop()
 		s.Start()
-		c.check(s.Keyspace(), c.q, c.copy())
-		c.verdict(t)
+		c.round(t, s.Keyspace(), c.copy())
 	}
-	c.drain(t)
-	c.drained(s.Keyspace(), c.q)
-	report(t, "SIGTERM, appendfsync no", rounds, c)
+	c.drain()
+	c.end(t, s.Keyspace())
 }

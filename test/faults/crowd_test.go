@@ -1,6 +1,6 @@
 // Package faults asks one question: what is left of a queue when things go wrong? It starts real servers, has many
 // clients work on a queue, kills, cuts, pauses and fails over, and holds what is stored afterwards against what the
-// clients were promised: no job lost, none done twice (ledger_test.go).
+// clients were promised: no job lost, none done twice, no lease ended early (ledger_test.go).
 package faults
 
 import (
@@ -25,7 +25,7 @@ import (
 const (
 	// patience bounds every wait, so that a hang is a failure. Nothing is asserted about speed.
 	patience = 120 * time.Second
-	// breath is how long a client waits that had no luck.
+	// breath is how long a client pauses that had no luck.
 	breath = 2 * time.Millisecond
 	// backlog is how many jobs may wait before the producers hold back.
 	backlog = 600
@@ -33,30 +33,42 @@ const (
 	maxFailures, maxDelay, maxLease = 3, 20, 150
 )
 
-// crowd is a load on one queue: producers that enqueue, workers that claim and then complete, fail, or walk away, and
-// one client that brings back what lapsed, unless the servers' pumps do. It is stopped and started again around a fault; a worker that was stopped
-// between a request and its answer asks again, as a worker of a user would.
+// crowd is a load on one queue: producers that enqueue, workers that claim and then extend, complete, fail, or walk away,
+// and one client that brings back what lapsed, unless the servers' pumps do. Some workers come too late, or say that they
+// hold what they do not. It is stopped and started again around a fault; a worker that was stopped between a request and
+// its answer asks again, as a worker of a user would.
 type crowd struct {
 	*ledger
 	q       wire.Queue
-	pumped  bool // the pump brings back what lapsed
-	confirm bool // an answer is a promise when a replica has it (WAIT 1), else at once
+	fault   string // what the load goes through
+	rounds  int    // how often it has been through that
+	pumped  bool   // the pump brings back what lapsed
+	confirm bool   // an answer is a promise when a replica has it (WAIT 1), else at once
 	seed    uint64
 	client  atomic.Pointer[redis.UniversalClient]
 
-	clients  uint64 // how many there were: each has its own dice
+	members  uint64 // how many clients there were: each has its own dice
 	ids      atomic.Int64
 	open     atomic.Int64 // jobs under way, roughly
 	quit     chan struct{}
 	running  sync.WaitGroup
 	owedLock sync.Mutex
-	owed     []claim // settlements that were not answered
+	owed     []claim // to be completed, and that was not answered
 }
 
-// claim is what a worker holds.
-type claim struct {
-	id    string
-	token int64
+// member is one client of the crowd.
+type member struct {
+	*crowd
+	*rand.Rand
+	quit <-chan struct{}
+}
+
+// pause lets a client do nothing for a while, but not longer than the load lasts.
+func (m *member) pause(d time.Duration) {
+	select {
+	case <-m.quit:
+	case <-time.After(d):
+	}
 }
 
 // ways are the two in which lapsed jobs come back: a client of the crowd's, or the pump of the servers.
@@ -71,11 +83,15 @@ var ways = []struct {
 	}, true},
 }
 
-func newCrowd(t testing.TB, client redis.UniversalClient) *crowd {
+// newCrowd makes a crowd for a fault, which gets its row in the table, however the test ends.
+func newCrowd(t testing.TB, fault string, client redis.UniversalClient) *crowd {
 	t.Helper()
-	c := &crowd{ledger: newLedger(), q: "faults", seed: store.Seed(t)}
+	c := &crowd{ledger: newLedger(), q: "faults", fault: fault, seed: store.Seed(t)}
 	c.use(client)
-	t.Cleanup(c.stop)
+	t.Cleanup(func() {
+		c.stop()
+		report(t, c)
+	})
 	return c
 }
 
@@ -97,26 +113,26 @@ func dial(t testing.TB, network, address string) redis.UniversalClient {
 func (c *crowd) start(producers, workers int) {
 	c.quit = make(chan struct{})
 	for range producers {
-		c.run(c.produce)
+		c.run((*member).produce)
 	}
 	for range workers {
-		c.run(c.work)
+		c.run((*member).work)
 	}
 	if !c.pumped {
-		c.run(c.sweep)
+		c.run((*member).sweep)
 	}
 }
 
-func (c *crowd) run(what func(*rand.Rand)) {
-	c.clients++
-	dice, quit := rand.New(rand.NewPCG(c.seed, c.clients)), c.quit
+func (c *crowd) run(what func(*member)) {
+	c.members++
+	m := &member{c, rand.New(rand.NewPCG(c.seed, c.members)), c.quit}
 	c.running.Go(func() {
 		for {
 			select {
-			case <-quit:
+			case <-m.quit:
 				return
 			default:
-				what(dice)
+				what(m)
 			}
 		}
 	})
@@ -134,35 +150,65 @@ func (c *crowd) stop() {
 // more waits until so many more promises were made.
 func (c *crowd) more(t testing.TB, n int) {
 	t.Helper()
-	target := c.promises() + n
-	store.WaitFor(t, fmt.Sprintf("%d more promises", n), func() bool { return c.promises() >= target })
+	c.moreOf(t, &c.kept, n, "promises")
 }
 
-// drain works the queue off, without new jobs.
-func (c *crowd) drain(t testing.TB) {
+// moreOf waits until one of the ledger's numbers has grown by so much.
+func (c *crowd) moreOf(t testing.TB, number *int, n int, what string) {
 	t.Helper()
+	target := c.count(number) + n
+	c.until(t, fmt.Sprintf("%d more %s", n, what), func() bool { return c.count(number) >= target })
+}
+
+// until waits for what the load comes to, if no promise is broken on the way.
+func (c *crowd) until(t testing.TB, what string, happened func() bool) {
+	t.Helper()
+	store.WaitFor(t, what, func() bool { return happened() || c.findings() > 0 })
+	c.verdict(t)
+}
+
+// round ends a round of the fault: what is stored is held against what was promised before.
+func (c *crowd) round(t testing.TB, k store.Keyspace, promised map[string]job) {
+	t.Helper()
+	c.rounds++
+	c.check(k, c.q, promised)
+	c.verdict(t)
+}
+
+// drain works the queue off, without new jobs. What can't be worked off is found in what is left.
+func (c *crowd) drain() {
 	c.stop()
 	c.start(0, 8)
-	store.WaitFor(t, "the queue to be drained", func() bool {
+	store.Await(func() bool {
 		left, err := c.ask([]string{
 			"EVAL", "local n = redis.call('ZCARD', KEYS[1]) + redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3]) return n",
 			"3", c.q.Pending(), c.q.Active(), c.q.Schedule(),
 		})
-		return err == nil && left.replies[0] == int64(0)
+		return err == nil && left.each[0] == int64(0)
 	})
 	c.stop()
 }
 
-// answer is what came back for the requests of one pipeline. A reply that is an error of the server's is an error.
-type answer struct {
-	replies []any
-	kept    bool
+// end is the end of a load that was drained. What was not confirmed may have gone with its primary, and been counted there.
+func (c *crowd) end(t testing.TB, k store.Keyspace) {
+	t.Helper()
+	c.drained(k, c.q)
+	if !c.confirm {
+		c.counted(k, c.q)
+	}
+	c.verdict(t)
+}
+
+// replies is what came back for the requests of one pipeline. One that is an error of the server's is an error.
+type replies struct {
+	each []any
+	kept bool
 }
 
 var errDoubt = errors.New("no answer")
 
 // ask sends requests in one go. errDoubt says that at least one was not answered, or not by a server that can.
-func (c *crowd) ask(requests ...[]string) (answer, error) {
+func (c *crowd) ask(requests ...[]string) (replies, error) {
 	pipe := (*c.client.Load()).Pipeline()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -182,7 +228,7 @@ func (c *crowd) ask(requests ...[]string) (answer, error) {
 		wait = send([]string{"WAIT", "1", "1000"})
 	}
 	_, _ = pipe.Exec(ctx)
-	a := answer{kept: true}
+	a := replies{kept: true}
 	for _, command := range commands {
 		reply, err := command.Result()
 		var refusal redis.Error
@@ -192,10 +238,10 @@ func (c *crowd) ask(requests ...[]string) (answer, error) {
 		case errors.As(err, &refusal) && !outOfService(refusal.Error()):
 			reply = refusal
 		case err != nil:
-			c.refused(false)
-			return answer{}, errDoubt
+			c.unanswered()
+			return replies{}, errDoubt
 		}
-		a.replies = append(a.replies, reply)
+		a.each = append(a.each, reply)
 	}
 	if c.confirm {
 		replicas, err := wait.Int()
@@ -214,111 +260,104 @@ func outOfService(refusal string) bool {
 	return false
 }
 
-func (c *crowd) produce(dice *rand.Rand) {
-	if c.open.Load() > backlog {
-		time.Sleep(breath)
+func (m *member) produce() {
+	if m.open.Load() > backlog {
+		m.pause(breath)
 		return
 	}
 	var ids []string
 	var requests [][]string
-	for range 1 + dice.IntN(6) {
-		id := fmt.Sprintf("JOB%07d", c.ids.Add(1))
+	for range 1 + m.IntN(6) {
+		id := fmt.Sprintf("JOB%07d", m.ids.Add(1))
 		ids = append(ids, id)
-		requests = append(requests, c.q.Enqueue(id, "payload of "+id))
+		requests = append(requests, m.q.Enqueue(id, "payload of "+id))
 	}
-	a, err := c.ask(requests...)
+	a, err := m.ask(requests...)
 	if err != nil {
 		// Which of them were enqueued is not known. They are not sent again: a job that was enqueued and done in the
 		// meantime would be done once more (docs/guarantees.md).
-		time.Sleep(breath)
+		m.pause(breath)
 		return
 	}
-	for i, reply := range a.replies {
-		c.enqueued(ids[i], reply, a.kept)
+	for i, reply := range a.each {
+		m.enqueued(ids[i], reply, a.kept)
 	}
-	c.open.Add(int64(len(ids)))
+	m.open.Add(int64(len(ids)))
 }
 
-func (c *crowd) work(dice *rand.Rand) {
-	if held, ok := c.owes(); ok {
-		c.complete(held)
+func (m *member) work() {
+	if held, ok := m.owes(); ok {
+		m.settle(complete, held)
 		return
 	}
-	request := c.q.Claim(1 + dice.Int64N(maxLease))
-	sent := c.send()
-	a, err := c.ask(request)
-	if err != nil {
-		time.Sleep(breath)
+	held, ok := m.claim()
+	if !ok {
+		m.pause(breath)
 		return
 	}
-	job, ok := a.replies[0].([]any)
-	switch {
-	case !ok || len(job) != 0 && len(job) != 3:
-		c.unexpected(request, a.replies[0])
-		time.Sleep(breath)
-		return
-	case len(job) == 0:
-		time.Sleep(breath)
-		return
+	if m.IntN(8) == 0 {
+		m.pause(time.Duration(m.IntN(2*maxLease)) * time.Millisecond) // perhaps it comes too late
 	}
-	held := claim{job[0].(string), job[2].(int64)}
-	if job[1] != "payload of "+held.id {
-		c.unexpected(request, job)
+	if m.IntN(8) == 0 { // with a token that was fenced, whoever had it
+		m.settle([]verb{complete, fail, extend}[m.IntN(3)], claim{id: held.id, token: held.token - 1})
 	}
-	c.granted(held.id, held.token, sent, a.kept)
-	switch n := dice.IntN(20); {
-	case n < 14:
-		c.complete(held)
-	case n < 17:
-		c.fail(held, dice.Int64N(maxDelay))
+	for m.IntN(4) == 0 && m.settle(extend, held) == done {
+	}
+	switch n := m.IntN(20); {
+	case n < 15:
+		m.settle(complete, held)
 	case n < 18:
-		time.Sleep(time.Duration(dice.IntN(2*maxLease)) * time.Millisecond)
-		c.complete(held) // perhaps too late
+		if m.settle(fail, held) == done && m.IntN(4) == 0 {
+			m.settle([]verb{complete, fail, extend}[m.IntN(3)], held) // what it gave back
+		}
 	} // else the worker dies, so to speak
 }
 
-func (c *crowd) complete(held claim) {
-	request := c.q.Complete(held.id, strconv.FormatInt(held.token, 10))
-	sent := c.completing(held.id)
-	a, err := c.ask(request)
+func (m *member) claim() (held claim, ok bool) {
+	lease := 1 + m.Int64N(maxLease)
+	request := m.q.Claim(lease)
+	sent := m.send()
+	a, err := m.ask(request)
 	if err != nil {
-		c.owe(held)
-		time.Sleep(breath)
-		return
+		return claim{}, false
 	}
-	switch reply := a.replies[0].(type) {
-	case int64:
-		c.completed(held.id, held.token, sent, reply, a.kept)
-		c.open.Add(-1)
-	default:
-		c.late(request, reply)
+	job, ok := a.each[0].([]any)
+	switch {
+	case ok && len(job) == 0:
+		return claim{}, false
+	case !ok || len(job) != 3:
+		m.unexpected(request, a.each[0])
+		return claim{}, false
 	}
+	id, token := job[0].(string), job[2].(int64)
+	if job[1] != "payload of "+id {
+		m.unexpected(request, job)
+	}
+	return m.granted(id, token, sent, lease, a.kept), true
 }
 
-func (c *crowd) fail(held claim, delay int64) {
-	request := c.q.Fail(held.id, strconv.FormatInt(held.token, 10), delay, maxFailures, "why")
-	a, err := c.ask(request)
+// settle asks for a settlement. A COMPLETE that is not answered will be asked for again; a FAIL has been carried out, or
+// the lease lapses: both are well.
+func (m *member) settle(v verb, held claim) outcome {
+	token, lease := strconv.FormatInt(held.token, 10), 1+m.Int64N(maxLease)
+	s := m.settling(v, held, lease)
+	a, err := m.ask(map[verb][]string{
+		complete: m.q.Complete(held.id, token),
+		fail:     m.q.Fail(held.id, token, m.Int64N(maxDelay), maxFailures, "why"),
+		extend:   m.q.Extend(held.id, token, lease),
+	}[v])
 	if err != nil {
-		time.Sleep(breath) // the lease lapses, or it has failed: both are well
-		return
-	}
-	switch reply := a.replies[0].(type) {
-	case string:
-		c.failed(held.id, reply, a.kept)
-		if reply == "dead" {
-			c.open.Add(-1)
+		if v == complete && held.grant != nil {
+			m.owe(held)
 		}
-	default:
-		c.late(request, reply)
+		m.pause(breath)
+		return unanswered
 	}
-}
-
-// late notes a settlement that was refused, which must be because the lease was lost.
-func (c *crowd) late(request []string, reply any) {
-	if refusal, ok := reply.(redis.Error); !ok || !strings.HasPrefix(refusal.Error(), "EMQSTALE ") {
-		c.unexpected(request, reply)
+	is := m.answered(s, a.each[0], a.kept)
+	if is == over || is == gone && v == complete {
+		m.open.Add(-1)
 	}
-	c.refused(true)
+	return is
 }
 
 func (c *crowd) owe(held claim) {
@@ -338,15 +377,15 @@ func (c *crowd) owes() (held claim, ok bool) {
 
 // sweep brings back what is due or lost, as users are told to do. Leases are short here and workers die often, so that no
 // job may die of that.
-func (c *crowd) sweep(*rand.Rand) {
-	promote, reap := c.q.Promote(1000), c.q.Reap(0, 1000)
-	if a, err := c.ask(promote, reap); err == nil {
-		if _, ok := a.replies[0].(int64); !ok {
-			c.unexpected(promote, a.replies[0])
+func (m *member) sweep() {
+	promote, reap := m.q.Promote(1000), m.q.Reap(0, 1000)
+	if a, err := m.ask(promote, reap); err == nil {
+		if _, ok := a.each[0].(int64); !ok {
+			m.unexpected(promote, a.each[0])
 		}
-		if lists, ok := a.replies[1].([]any); !ok || len(lists) != 2 {
-			c.unexpected(reap, a.replies[1])
+		if lists, ok := a.each[1].([]any); !ok || len(lists) != 2 {
+			m.unexpected(reap, a.each[1])
 		}
 	}
-	time.Sleep(breath)
+	m.pause(breath)
 }

@@ -20,7 +20,7 @@ func TestPause(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			rounds := store.Rounds(t, 2, 20)
 			s := store.Open(t, way.server("--appendonly", "yes"))
-			c := newCrowd(t, dial(t, "unix", s.Socket))
+			c := newCrowd(t, "CLIENT PAUSE WRITE, "+way.name, dial(t, "unix", s.Socket))
 			c.pumped = way.pumped
 			admin := s.Conn()
 			state := func() string { return admin.Do("DEBUG", "DIGEST") + admin.Info("master_repl_offset") }
@@ -32,11 +32,11 @@ func TestPause(t *testing.T) {
 				store.WaitFor(t, "clients that wait", func() bool { return number(t, admin, "blocked_clients") >= 10 })
 				require.Equal(t, paused, state())
 				admin.Must("CLIENT UNPAUSE")
+				c.rounds++
 			}
 			c.more(t, 500)
-			c.drain(t)
-			c.drained(s.Keyspace(), c.q)
-			report(t, "CLIENT PAUSE WRITE, "+way.name, rounds, c)
+			c.drain()
+			c.end(t, s.Keyspace())
 		})
 	}
 }
@@ -52,7 +52,7 @@ func TestFailover(t *testing.T) {
 	replica.Linked()
 	primary.Online()
 	clients := map[*store.Place]redis.UniversalClient{primary: dial(t, "unix", primary.Socket), replica: dial(t, "unix", replica.Socket)}
-	c := newCrowd(t, clients[primary])
+	c := newCrowd(t, "FAILOVER TO under load", clients[primary])
 	c.pumped = pumped.pumped
 	dice := rand.New(rand.NewPCG(c.seed, 0))
 	for range rounds {
@@ -74,12 +74,10 @@ func TestFailover(t *testing.T) {
 		now.Must("CONFIG SET emq.pump-interval-ms 0")
 		store.InStep(t, now, replica.Conn())
 		now.Must("CONFIG SET emq.pump-interval-ms 10")
-		c.check(primary.Keyspace(), c.q, c.copy())
-		c.verdict(t)
+		c.round(t, primary.Keyspace(), c.copy())
 	}
-	c.drain(t)
-	c.drained(primary.Keyspace(), c.q)
-	report(t, "FAILOVER TO under load", rounds, c)
+	c.drain()
+	c.end(t, primary.Keyspace())
 }
 
 // A lease crosses over to the new primary: its holder settles it there with its token, and nobody else can. The row

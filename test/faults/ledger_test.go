@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,41 +24,149 @@ import (
 // promise depends on the load: that it came, or that a replica confirmed it (crowd.confirm).
 type ledger struct {
 	sync.Mutex
-	clock int64 // counts what the clients did; orders a request after an answer
-	kept  int   // answers that are promises
-	jobs  map[string]*job
-	lost  map[string]bool // jobs that were promised to be there, and are gone without having been settled
-	twice map[string]bool // jobs that came back after their end, or that two clients held with one token
-	wrong []string        // each of them, and every other answer that may not be, in words
+	clock  func() time.Time
+	deeds  int64 // what the clients did so far; orders a request after an answer
+	kept   int   // answers that are promises
+	jobs   map[string]*job
+	broken [breaches]map[string]bool // by id, or by what was found where there is none
+	wrong  []string                  // each of them in words
 
-	stale, doubt int // settlements that were refused, answers that never came: a fault without any proves little
+	// What a load must have met to prove much: how its settlements were answered, how many came too late, and to how many
+	// requests no answer came.
+	answers     map[answer]int
+	late, doubt int
 }
 
-// job is one id. The numbers are times of the ledger's clock; 0 is never.
+// breach is a way in which a promise is broken. Each has a column in the table that `make proof` prints.
+type breach int
+
+const (
+	lost       breach = iota // promised to be there, gone, and no COMPLETE can have taken it
+	doubled                  // back after its end, ended twice, held by two at once, or settled by who no longer held it
+	robbed                   // refused to its holder before the end of the lease
+	stranded                 // not in the one set that its state names, or left in a queue that was worked off
+	miscounted               // a counter that is not the number of the jobs that ended so
+	odd                      // an answer that no client of the load may get
+	breaches
+)
+
+var breachNames = [breaches]string{"lost", "doubled", "robbed", "stranded", "miscounted", "odd"}
+
+// job is one id.
 type job struct {
-	enqueued  int64   // promised to be there
-	completes int64   // requests to complete it that have been sent
-	completed bool    // one of them was answered 1
-	ended     int64   // promised to be at its end, completed or dead
-	dead      bool    // that end is the dead set
-	grants    []grant // claims that were answered
+	promised  moment   // to be there
+	completes int      // requests to complete it that were carried out, or may have been
+	completed bool     // one of them was answered 1
+	ended     moment   // promised to be at its end, completed or dead
+	dead      bool     // that end is the dead set
+	grants    []*grant // claims that were answered
 }
 
 // grant is one claim's answer.
 type grant struct {
-	token      int64
-	sent, came int64
-	kept       bool
+	token   int64
+	came    moment
+	kept    bool
+	until   time.Time // the lease lasts at least so long, by all that the holder knows
+	settled moment    // the first COMPLETE or FAIL went out: from here on the lease may be over
+	fails   int       // requests to fail that were carried out, or may have been
+	failed  moment    // one of them was: the lease was given back
+}
+
+// moment is the place of something in the order of what the clients did, and the time at which it happened. The clock is
+// the servers' own, since all run on one machine: it may be set without a lease seeming to end early.
+type moment struct {
+	n  int64
+	at time.Time
+}
+
+func (m moment) never() bool          { return m.n == 0 }
+func (m moment) before(o moment) bool { return !m.never() && m.n < o.n }
+func (m moment) lease(ms int64) time.Time {
+	return m.at.Add(time.Duration(ms)*time.Millisecond - slack)
+}
+
+// slack is what a lease may seem too short: a server's clock has no fractions of a millisecond.
+const slack = 2 * time.Millisecond
+
+// claim is what a worker holds, or says that it holds: then there is no grant.
+type claim struct {
+	id    string
+	token int64
+	grant *grant
+}
+
+// verb is what can be asked for a job by its holder; the words are those of the refusal.
+type verb string
+
+const (
+	complete verb = "complete"
+	fail     verb = "retry"
+	extend   verb = "extend"
+)
+
+// settlement is such a request that went out.
+type settlement struct {
+	verb
+	claim
+	sent  moment
+	lease int64 // that EXTEND asks for, in ms
+}
+
+// outcome is what came of it.
+type outcome int
+
+const (
+	unanswered outcome = iota
+	done               // carried out
+	over               // carried out, and the job is at its end
+	gone               // there is no such job
+	refused            // to who is not the holder
+	unheard            // anything else
+)
+
+// answer is a kind of answer to a settlement.
+type answer struct {
+	verb
+	outcome
+}
+
+func (v verb) outcome(reply any) outcome {
+	if refusal, ok := reply.(error); ok {
+		switch refusal.Error() {
+		case "EMQSTALE " + string(v) + " token mismatch":
+			return refused
+		case "EMQSTALE job gone":
+			if v == fail {
+				return gone
+			}
+		}
+		return unheard
+	}
+	can := map[verb]map[any]outcome{
+		complete: {int64(1): over, int64(0): gone},
+		fail:     {"scheduled": done, "dead": over},
+		extend:   {int64(1): done, int64(-1): gone},
+	}[v]
+	if _, list := reply.([]any); list || can[reply] == unanswered {
+		return unheard
+	}
+	return can[reply]
 }
 
 func newLedger() *ledger {
-	return &ledger{jobs: map[string]*job{}, lost: map[string]bool{}, twice: map[string]bool{}}
+	l := &ledger{clock: func() time.Time { return time.Now().Round(0) }, jobs: map[string]*job{}, answers: map[answer]int{}}
+	for b := range l.broken {
+		l.broken[b] = map[string]bool{}
+	}
+	return l
 }
 
-func (l *ledger) now() int64 { l.clock++; return l.clock }
+// now is the next moment. The lock must be held.
+func (l *ledger) now() moment { l.deeds++; return moment{l.deeds, l.clock()} }
 
 // send notes that a request goes out.
-func (l *ledger) send() int64 {
+func (l *ledger) send() moment {
 	l.Lock()
 	defer l.Unlock()
 	return l.now()
@@ -72,11 +182,10 @@ func (l *ledger) job(id string) *job {
 	return j
 }
 
-func (l *ledger) note(set map[string]bool, id, format string, args ...any) {
-	if set != nil {
-		set[id] = true
-	}
-	l.wrong = append(l.wrong, id+": "+fmt.Sprintf(format, args...))
+// note writes a broken promise down. The lock must be held.
+func (l *ledger) note(b breach, id, format string, args ...any) {
+	l.broken[b][id] = true
+	l.wrong = append(l.wrong, id+": "+breachNames[b]+": "+fmt.Sprintf(format, args...))
 }
 
 // enqueued notes an answer to ENQUEUE.
@@ -86,106 +195,199 @@ func (l *ledger) enqueued(id string, reply any, kept bool) {
 	j := l.job(id)
 	switch {
 	case reply != int64(1):
-		l.note(nil, id, "a new id was enqueued: %v", reply)
+		l.note(odd, id, "a new id was enqueued: %v", reply)
 	case kept:
-		j.enqueued = l.now()
+		j.promised = l.now()
 		l.kept++
 	}
 }
 
-// granted notes an answer to CLAIM. A token is granted once, and no job after its end.
-func (l *ledger) granted(id string, token, sent int64, kept bool) {
+// granted notes an answer to CLAIM. A token is granted once, no job after its end, and none that somebody holds.
+func (l *ledger) granted(id string, token int64, sent moment, lease int64, kept bool) claim {
 	l.Lock()
 	defer l.Unlock()
 	j := l.job(id)
-	g := grant{token, sent, l.now(), kept}
-	if j.ended != 0 && j.ended < sent {
-		l.note(l.twice, id, "claimed with token %d after its end", token)
+	g := &grant{token: token, came: l.now(), kept: kept, until: sent.lease(lease)}
+	if j.ended.before(sent) {
+		l.note(doubled, id, "claimed with token %d after its end", token)
 	}
 	for _, e := range j.grants {
 		// A grant that was not promised may be lost with its primary, and made again by the next one.
-		if e.token == token && e.kept && (kept || e.came < sent) {
-			l.note(l.twice, id, "token %d was granted twice", token)
+		if e.token == token && e.kept && (kept || e.came.before(sent)) {
+			l.note(doubled, id, "token %d was granted twice", token)
 		}
-		if e.token > token && e.kept && e.came < sent {
-			l.note(l.twice, id, "token %d was granted after %d", token, e.token)
+		if e.token > token && e.kept && e.came.before(sent) {
+			l.note(doubled, id, "token %d was granted after %d", token, e.token)
 		}
 	}
 	j.grants = append(j.grants, g)
+	l.apart(id, j, g)
 	if kept {
 		l.kept++
-	}
-}
-
-// completing notes that a COMPLETE goes out.
-func (l *ledger) completing(id string) int64 {
-	l.Lock()
-	defer l.Unlock()
-	l.job(id).completes++
-	return l.now()
-}
-
-// completed notes an answer to COMPLETE that went out at a time: 1, or 0 where the row was gone.
-func (l *ledger) completed(id string, token, sent int64, reply any, kept bool) {
-	l.Lock()
-	defer l.Unlock()
-	j := l.job(id)
-	for _, g := range j.grants {
-		if reply == int64(1) && g.token > token && g.kept && g.came < sent {
-			l.note(l.twice, id, "completed with token %d after %d was granted", token, g.token)
+		if j.promised.never() {
+			j.promised = g.came
 		}
 	}
+	return claim{id, token, g}
+}
+
+// apart looks for two holders at once, one of them by this grant: a claim that was answered before the lease of an earlier
+// token can have ended, while its holder had asked for no end of it. The lock must be held.
+func (l *ledger) apart(id string, j *job, by *grant) {
+	for _, g := range j.grants {
+		a, b := g, by
+		if a.token > b.token {
+			a, b = b, a
+		}
+		if a.kept && a.token < b.token && b.came.at.Before(a.until) && (a.settled.never() || b.came.before(a.settled)) {
+			l.note(doubled, id, "token %d was granted while %d had %v of its lease left", b.token, a.token, a.until.Sub(b.came.at))
+		}
+	}
+}
+
+// settling notes that a settlement goes out. An EXTEND may also make the lease shorter.
+func (l *ledger) settling(v verb, held claim, lease int64) settlement {
+	l.Lock()
+	defer l.Unlock()
+	s := settlement{v, held, l.now(), lease}
+	if v == complete {
+		l.job(held.id).completes++
+	}
+	g := held.grant
+	if g == nil {
+		return s
+	}
+	if end := s.sent.lease(lease); v == extend && end.Before(g.until) {
+		g.until = end
+	}
+	if v != extend && g.settled.never() {
+		g.settled = s.sent
+	}
+	if v == fail {
+		g.fails++
+	}
+	return s
+}
+
+// answered notes the answer to a settlement.
+func (l *ledger) answered(s settlement, reply any, kept bool) outcome {
+	l.Lock()
+	defer l.Unlock()
+	j, came, is := l.job(s.id), l.now(), s.outcome(reply)
+	l.answers[answer{s.verb, is}]++
+	switch is {
+	case done, over:
+		l.carriedOut(j, s, is, kept)
+		if is == over && kept {
+			j.ended = came
+		}
+		if kept {
+			l.kept++
+		}
+		return is
+	case unheard:
+		l.note(odd, s.id, "%s with token %d was answered %v", s.verb, s.token, reply)
+		return is
+	}
+	if s.verb == complete {
+		j.completes-- // it was none of those that took the job
+	}
+	if s.verb == fail && s.grant != nil {
+		s.grant.fails--
+	}
 	switch {
-	case reply == int64(1) && (j.dead || j.completed):
-		l.note(l.twice, id, "ended twice")
-	case reply == int64(0) && j.completes == 1:
-		l.note(l.lost, id, "gone, and nobody else had asked to complete it")
-	case kept:
-		j.ended = l.now()
+	case is == gone && j.completes == 0 && !j.promised.never():
+		l.note(lost, s.id, "gone, as %s says, and nobody else had asked to complete it", s.verb)
+	case is == gone && s.verb == complete && kept:
+		j.ended = came
 		l.kept++
+	case is == refused && s.grant != nil && !j.gaveBack(s.token):
+		l.late++
+		if left := s.grant.until.Sub(came.at); s.grant.kept && left > 0 {
+			l.note(robbed, s.id, "%s with token %d was refused %v before the end of the lease", s.verb, s.token, left)
+		}
 	}
-	j.completed = j.completed || kept && reply == int64(1)
+	return is
 }
 
-// failed notes an answer to FAIL.
-func (l *ledger) failed(id, reply string, kept bool) {
-	l.Lock()
-	defer l.Unlock()
-	j := l.job(id)
-	if j.dead && reply == "dead" {
-		l.note(l.twice, id, "died twice")
+// carriedOut holds a settlement that was carried out against the grants: only who holds the job may have it so. The
+// lock must be held.
+func (l *ledger) carriedOut(j *job, s settlement, is outcome, kept bool) {
+	for _, g := range j.grants {
+		if g.token > s.token && g.kept && g.came.before(s.sent) {
+			l.note(doubled, s.id, "%s with token %d after %d was granted", s.verb, s.token, g.token)
+		}
+		if g.token == s.token && g.failed.before(s.sent) {
+			l.note(doubled, s.id, "%s with token %d after that was given back", s.verb, s.token)
+		}
 	}
-	if kept {
-		l.kept++
+	if is == over && (j.dead || j.completed) {
+		l.note(doubled, s.id, "ended twice")
 	}
-	if kept && reply == "dead" {
-		j.ended, j.dead = l.now(), true
+	if !kept {
+		return
+	}
+	switch s.verb {
+	case complete:
+		j.completed = true
+	case fail:
+		j.dead = j.dead || is == over
+		if s.grant != nil {
+			s.grant.failed = l.now()
+		}
+	case extend:
+		if s.grant != nil {
+			s.grant.until = s.sent.lease(s.lease)
+			l.apart(s.id, j, s.grant)
+		}
 	}
 }
 
-// refused notes an error of class EMQSTALE, or no answer at all.
-func (l *ledger) refused(stale bool) {
+// gaveBack tells that a FAIL may have ended the lease of a token.
+func (j *job) gaveBack(token int64) bool {
+	return slices.ContainsFunc(j.grants, func(g *grant) bool { return g.token == token && g.fails > 0 })
+}
+
+// unanswered notes that an answer never came.
+func (l *ledger) unanswered() {
 	l.Lock()
 	defer l.Unlock()
-	if stale {
-		l.stale++
-	} else {
-		l.doubt++
-	}
+	l.doubt++
 }
 
 // unexpected notes an answer that no client of the load may get.
 func (l *ledger) unexpected(args []string, what any) {
 	l.Lock()
 	defer l.Unlock()
-	l.note(nil, wire.Line(args), "%v", what)
+	l.note(odd, wire.Line(args), "%v", what)
 }
 
-// promises is how many answers are promises so far.
-func (l *ledger) promises() int {
+// missing are the kinds of answer that the load has not met.
+func (l *ledger) missing() (kinds []answer) {
 	l.Lock()
 	defer l.Unlock()
-	return l.kept
+	for _, kind := range []answer{
+		{complete, over}, {complete, refused}, {fail, done}, {fail, over}, {fail, refused}, {extend, done}, {extend, refused},
+	} {
+		if l.answers[kind] == 0 {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+// count reads one of the ledger's numbers while the load is at work.
+func (l *ledger) count(number *int) int {
+	l.Lock()
+	defer l.Unlock()
+	return *number
+}
+
+// findings is how many broken promises were met so far.
+func (l *ledger) findings() int {
+	l.Lock()
+	defer l.Unlock()
+	return len(l.wrong)
 }
 
 // copy returns the promises as they are now.
@@ -195,7 +397,6 @@ func (l *ledger) copy() map[string]job {
 	jobs := make(map[string]job, len(l.jobs))
 	for id, j := range l.jobs {
 		jobs[id] = *j
-		j.grants = slices.Clone(j.grants)
 	}
 	return jobs
 }
@@ -206,53 +407,75 @@ func (l *ledger) check(k store.Keyspace, q wire.Queue, promised map[string]job) 
 	l.Lock()
 	defer l.Unlock()
 	for _, line := range k.Check(wire.Wire6) {
-		l.note(nil, "keyspace", "%s", line)
+		l.note(stranded, line, "by what is stored")
 	}
 	for _, id := range slices.Sorted(maps.Keys(promised)) {
 		j := promised[id]
 		row, there := k[q.Row(id)].(store.Hash)
 		token, _ := strconv.ParseInt(row["attempts"], 10, 64)
 		switch {
-		case j.enqueued != 0 && l.jobs[id].completes == 0 && !there:
-			l.note(l.lost, id, "enqueued, never completed, gone")
+		case !j.promised.never() && l.jobs[id].completes == 0 && !there:
+			l.note(lost, id, "promised to be there, never completed, gone")
 		case j.dead && row["state"] != "dead":
-			l.note(l.twice, id, "dead, and now %v", row)
-		case j.ended != 0 && !j.dead && there:
-			l.note(l.twice, id, "completed, and back: %v", row)
+			l.note(doubled, id, "dead, and now %v", row)
+		case !j.ended.never() && !j.dead && there:
+			l.note(doubled, id, "completed, and back: %v", row)
 		}
 		for _, g := range j.grants {
 			if g.kept && there && g.token > token {
-				l.note(l.twice, id, "token %d was granted, the row has %v", g.token, row)
+				l.note(doubled, id, "token %d was granted, the row has %v", g.token, row)
 			}
 		}
 	}
 }
 
-// drained checks a queue on which all work has ended, and which never lost what was not promised: each job went one way,
-// and was counted once.
+// drained checks a queue on which all work has ended: nothing is left in it but the dead.
 func (l *ledger) drained(k store.Keyspace, q wire.Queue) {
 	l.check(k, q, l.copy())
+	l.Lock()
+	defer l.Unlock()
+	for id := range l.jobs {
+		if row, there := k[q.Row(id)].(store.Hash); there && row["state"] != "dead" {
+			l.note(stranded, id, "left in a drained queue: %v", row)
+		}
+	}
+}
+
+// counted checks the counters of such a queue, if it never lost what was not promised: each job was counted once.
+func (l *ledger) counted(k store.Keyspace, q wire.Queue) {
 	l.Lock()
 	defer l.Unlock()
 	completed, dead := 0, 0
 	for id, j := range l.jobs {
 		row, there := k[q.Row(id)].(store.Hash)
-		if there && row["state"] == "dead" {
+		if row["state"] == "dead" {
 			dead++
-		} else if there {
-			l.note(nil, id, "left in a drained queue: %v", row)
-		} else if j.completes > 0 {
+		}
+		if !there && j.completes > 0 {
 			completed++
 		}
 	}
-	count := func(key string, want int) {
+	for key, want := range map[string]int{q.Completed(): completed, q.Failed(): dead} {
 		counter, _ := k[key].(store.Hash)
 		if got := counter["count"]; got != strconv.Itoa(want) && (want != 0 || got != "") {
-			l.note(nil, key, "%q, want %d", got, want)
+			l.note(miscounted, key, "%q, want %d", got, want)
 		}
 	}
-	count(q.Completed(), completed)
-	count(q.Failed(), dead)
+}
+
+// tally is how many jobs there were, and how many of them were broken in each way.
+func (l *ledger) tally() (jobs int, broken [breaches]int) {
+	l.Lock()
+	defer l.Unlock()
+	for _, j := range l.jobs {
+		if !j.promised.never() {
+			jobs++
+		}
+	}
+	for b, found := range l.broken {
+		broken[b] = len(found)
+	}
+	return jobs, broken
 }
 
 // verdict fails the test if a promise was broken.
@@ -261,12 +484,12 @@ func (l *ledger) verdict(t testing.TB) {
 	l.Lock()
 	defer l.Unlock()
 	if len(l.wrong) > 0 {
-		require.Fail(t, fmt.Sprintf("%d lost, %d doubled", len(l.lost), len(l.twice)),
-			"%d findings, the first of them:\n%s", len(l.wrong), strings.Join(l.wrong[:min(len(l.wrong), 20)], "\n"))
+		require.Fail(t, "a promise was broken", "%d findings, the first of them:\n%s", len(l.wrong), strings.Join(l.wrong[:min(len(l.wrong), 20)], "\n"))
 	}
 }
 
-// The ledger must be able to find each broken promise.
+// The ledger must be able to find each broken promise, and must find nothing in what is well. The time of these tests goes
+// on by wait alone; a lease has 100 ms.
 func TestLedgerFinds(t *testing.T) {
 	q := wire.Queue("q")
 	row := func(state, attempts string) store.Keyspace {
@@ -277,81 +500,158 @@ func TestLedgerFinds(t *testing.T) {
 		}
 		return k
 	}
-	enqueue := func(l *ledger) { l.enqueued("JOB1", int64(1), true) }
-	claim := func(token int64) func(*ledger) {
-		return func(l *ledger) { l.granted("JOB1", token, l.send(), true) }
+	type deed func(*ledger)
+	mismatch := func(v verb) error { return fmt.Errorf("EMQSTALE %s token mismatch", v) }
+	errGone := errors.New("EMQSTALE job gone")
+	held := func(l *ledger, token int64) claim { // by whoever was granted it last
+		h := claim{id: "JOB1", token: token}
+		for _, g := range l.job("JOB1").grants {
+			if g.token == token {
+				h.grant = g
+			}
+		}
+		return h
 	}
-	complete := func(token int64, reply any) func(*ledger) {
-		return func(l *ledger) { l.completed("JOB1", token, l.completing("JOB1"), reply, true) }
-	}
-	ask := func(l *ledger) { l.completing("JOB1") }
-	dies := func(l *ledger) { l.failed("JOB1", "dead", true) }
+	var (
+		enqueue = func(l *ledger) { l.enqueued("JOB1", int64(1), true) }
+		wait    = func(ms int64) deed {
+			return func(l *ledger) {
+				at := l.clock().Add(time.Duration(ms) * time.Millisecond)
+				l.clock = func() time.Time { return at }
+			}
+		}
+		claimAs = func(token int64, kept bool) deed {
+			return func(l *ledger) { l.granted("JOB1", token, l.send(), 100, kept) }
+		}
+		claim  = func(token int64) deed { return claimAs(token, true) }
+		settle = func(v verb, token int64, reply any) deed {
+			return func(l *ledger) { l.answered(l.settling(v, held(l, token), 100), reply, true) }
+		}
+		ask = func(v verb, lease int64) deed { // without an answer
+			return func(l *ledger) { l.settling(v, held(l, 1), lease) }
+		}
+		dies, fails = settle(fail, 1, "dead"), settle(fail, 1, "scheduled")
+		completes   = settle(complete, 1, int64(1))
+		extends     = settle(extend, 1, int64(1))
+		stale       = settle(complete, 1, mismatch(complete))
+	)
 	for _, tt := range []struct {
-		name        string
-		deeds       []func(*ledger)
-		k           store.Keyspace
-		lost, twice int
-		wrong       string
+		name  string
+		deeds []deed
+		k     store.Keyspace
+		found map[breach]string // and how it is told
 	}{
-		{"all well", []func(*ledger){enqueue}, row("pending", "0"), 0, 0, ""},
-		{"completed", []func(*ledger){enqueue, claim(1), complete(1, int64(1))}, row("", ""), 0, 0, ""},
-		{"perhaps completed", []func(*ledger){enqueue, claim(1), ask}, row("", ""), 0, 0, ""},
-		{"perhaps not", []func(*ledger){enqueue, claim(1), ask}, row("active", "1"), 0, 0, ""},
-		{"dead", []func(*ledger){enqueue, claim(1), dies}, row("dead", "1"), 0, 0, ""},
-		{"asked twice", []func(*ledger){enqueue, claim(1), ask, complete(1, int64(0))}, row("", ""), 0, 0, ""},
-		{"asked twice, the second answer came first", []func(*ledger){enqueue, claim(1), ask, complete(1, int64(0)), func(l *ledger) {
-			l.completed("JOB1", 1, 1, int64(1), true)
-		}}, row("", ""), 0, 0, ""},
-		{"lost", []func(*ledger){enqueue}, row("", ""), 1, 0, "gone"},
-		{"lost under a claim", []func(*ledger){enqueue, claim(1)}, row("", ""), 1, 0, "gone"},
-		{"lost, as COMPLETE says", []func(*ledger){enqueue, claim(1), complete(1, int64(0))}, row("", ""), 1, 0, "nobody else"},
-		{"back", []func(*ledger){enqueue, claim(1), complete(1, int64(1))}, row("active", "1"), 0, 1, "back"},
-		{"back from the dead", []func(*ledger){enqueue, claim(1), dies}, row("pending", "1"), 0, 1, "and now"},
-		{"completed twice", []func(*ledger){enqueue, claim(1), complete(1, int64(1)), complete(1, int64(1))}, row("", ""), 0, 1, "ended twice"},
-		{"claimed after its end", []func(*ledger){enqueue, claim(1), complete(1, int64(1)), claim(2)}, row("", ""), 0, 1, "after its end"},
-		{"a token twice", []func(*ledger){enqueue, claim(1), claim(1)}, row("active", "1"), 0, 1, "twice"},
-		{"a token back", []func(*ledger){enqueue, claim(2), claim(1)}, row("active", "2"), 0, 1, "after 2"},
-		{"no fence", []func(*ledger){enqueue, claim(1), claim(2), complete(1, int64(1))}, row("", ""), 0, 1, "after 2 was granted"},
-		{"a claim forgotten", []func(*ledger){enqueue, claim(1)}, row("pending", "0"), 0, 1, "the row has"},
-		{"in two sets", []func(*ledger){enqueue}, func() store.Keyspace {
+		{"all well", []deed{enqueue}, row("pending", "0"), nil},
+		{"completed", []deed{enqueue, claim(1), completes}, row("", ""), nil},
+		{"perhaps completed", []deed{enqueue, claim(1), ask(complete, 0)}, row("", ""), nil},
+		{"perhaps not", []deed{enqueue, claim(1), ask(complete, 0)}, row("active", "1"), nil},
+		{"dead", []deed{enqueue, claim(1), dies}, row("dead", "1"), nil},
+		{"failed, and claimed again", []deed{enqueue, claim(1), fails, claim(2)}, row("active", "2"), nil},
+		{"perhaps failed, and claimed again", []deed{enqueue, claim(1), ask(fail, 0), claim(2), stale}, row("active", "2"), nil},
+		{"asked twice", []deed{enqueue, claim(1), ask(complete, 0), settle(complete, 1, int64(0))}, row("", ""), nil},
+		{"asked twice, the second answer came first", []deed{enqueue, claim(1), func(l *ledger) {
+			first := l.settling(complete, held(l, 1), 0)
+			settle(complete, 1, int64(0))(l)
+			l.answered(first, int64(1), true)
+		}}, row("", ""), nil},
+		{"extended", []deed{enqueue, claim(1), wait(90), extends, wait(90), completes}, row("", ""), nil},
+		{"refused after its end", []deed{enqueue, claim(1), wait(100), stale}, row("pending", "1"), nil},
+		{"refused after it was perhaps made shorter", []deed{enqueue, claim(1), ask(extend, 10), wait(10), stale}, row("pending", "1"), nil},
+		{"refused after it was given back", []deed{enqueue, claim(1), fails, stale}, row("scheduled", "1"), nil},
+		{"claimed after its end", []deed{enqueue, claim(1), wait(100), claim(2), stale}, row("active", "2"), nil},
+		{"claimed after it was perhaps given back", []deed{enqueue, claim(1), ask(fail, 0), claim(2)}, row("active", "2"), nil},
+		{"a claim that was not promised", []deed{enqueue, claimAs(1, false), stale, claim(1)}, row("active", "1"), nil},
+
+		{"lost", []deed{enqueue}, row("", ""), map[breach]string{lost: "gone"}},
+		{"lost under a claim", []deed{claim(1)}, row("", ""), map[breach]string{lost: "gone"}},
+		{"lost, as COMPLETE says", []deed{enqueue, claim(1), settle(complete, 1, int64(0))}, row("", ""), map[breach]string{lost: "nobody else"}},
+		{"lost, as FAIL says", []deed{enqueue, claim(1), settle(fail, 1, errGone)}, row("pending", "1"), map[breach]string{lost: "as retry says"}},
+		{"lost, as EXTEND says", []deed{enqueue, claim(1), settle(extend, 1, int64(-1))}, row("pending", "1"), map[breach]string{lost: "as extend says"}},
+		{"lost after a COMPLETE that was refused", []deed{enqueue, claim(1), wait(100), stale}, row("", ""), map[breach]string{lost: "gone"}},
+		{"back", []deed{enqueue, claim(1), completes}, row("active", "1"), map[breach]string{doubled: "back"}},
+		{"back from the dead", []deed{enqueue, claim(1), dies}, row("pending", "1"), map[breach]string{doubled: "and now"}},
+		{"completed twice", []deed{enqueue, claim(1), completes, completes}, row("", ""), map[breach]string{doubled: "ended twice"}},
+		{"died twice", []deed{enqueue, claim(1), dies, wait(100), claim(2), settle(fail, 2, "dead")}, row("dead", "2"), map[breach]string{doubled: "ended twice"}},
+		{"claimed when it was done", []deed{enqueue, claim(1), completes, claim(2)}, row("", ""), map[breach]string{doubled: "after its end"}},
+		{"a token twice", []deed{enqueue, claim(1), claim(1)}, row("active", "1"), map[breach]string{doubled: "twice"}},
+		{"a token back", []deed{enqueue, claim(2), claim(1)}, row("active", "2"), map[breach]string{doubled: "after 2"}},
+		{"a claim forgotten", []deed{enqueue, claim(1)}, row("pending", "0"), map[breach]string{doubled: "the row has"}},
+		{"no fence for COMPLETE", []deed{enqueue, claim(1), wait(100), claim(2), completes}, row("", ""), map[breach]string{doubled: "complete with token 1 after 2"}},
+		{"no fence for FAIL", []deed{enqueue, claim(1), wait(100), claim(2), fails}, row("scheduled", "2"), map[breach]string{doubled: "retry with token 1 after 2"}},
+		{"no fence for EXTEND", []deed{enqueue, claim(1), wait(100), claim(2), extends}, row("active", "2"), map[breach]string{doubled: "extend with token 1 after 2"}},
+		{"a token that nobody was granted", []deed{enqueue, claim(1), settle(fail, 0, "scheduled")}, row("scheduled", "1"), map[breach]string{doubled: "retry with token 0 after 1"}},
+		{"failed twice", []deed{enqueue, claim(1), fails, fails}, row("scheduled", "1"), map[breach]string{doubled: "given back"}},
+		{"extended when it was given back", []deed{enqueue, claim(1), fails, extends}, row("active", "1"), map[breach]string{doubled: "given back"}},
+		{"two holders", []deed{enqueue, claim(1), wait(90), claim(2)}, row("active", "2"), map[breach]string{doubled: "8ms of its lease left"}},
+		{"two holders, the first heard of it later", []deed{enqueue, func(l *ledger) {
+			sent := l.send()
+			claim(2)(l)
+			l.granted("JOB1", 1, sent, 100, true)
+		}}, row("active", "2"), map[breach]string{doubled: "of its lease left"}},
+		{"two holders after an EXTEND", []deed{enqueue, claim(1), wait(90), extends, wait(90), claim(2)}, row("active", "2"), map[breach]string{doubled: "8ms of its lease left"}},
+		{"two holders, told by the EXTEND", []deed{enqueue, claim(1), func(l *ledger) {
+			wait(90)(l)
+			s := l.settling(extend, held(l, 1), 100)
+			wait(20)(l)
+			claim(2)(l)
+			l.answered(s, int64(1), true)
+		}}, row("active", "2"), map[breach]string{doubled: "78ms of its lease left"}},
+		{"robbed of a COMPLETE", []deed{enqueue, claim(1), wait(90), stale}, row("pending", "1"), map[breach]string{robbed: "8ms before"}},
+		{"robbed of a FAIL", []deed{enqueue, claim(1), settle(fail, 1, mismatch(fail))}, row("pending", "1"), map[breach]string{robbed: "98ms before"}},
+		{"robbed of an EXTEND", []deed{enqueue, claim(1), settle(extend, 1, mismatch(extend))}, row("pending", "1"), map[breach]string{robbed: "98ms before"}},
+		{"robbed of what was extended", []deed{enqueue, claim(1), wait(90), extends, wait(90), stale}, row("pending", "1"), map[breach]string{robbed: "8ms before"}},
+		{"robbed of what it had asked to complete", []deed{enqueue, claim(1), ask(complete, 0), stale}, row("pending", "1"), map[breach]string{robbed: "98ms before"}},
+		{"in two sets", []deed{enqueue}, func() store.Keyspace {
 			k := row("pending", "0")
 			k[q.Dead()] = store.ZSet{"JOB1": 0}
 			return k
-		}(), 0, 0, "in [dead pending]"},
-		{"an id that was there", []func(*ledger){func(l *ledger) { l.enqueued("JOB1", int64(0), true) }}, row("", ""), 0, 0, "new id"},
+		}(), map[breach]string{stranded: "in [dead pending]"}},
+		{"an id that was there", []deed{func(l *ledger) { l.enqueued("JOB1", int64(0), true) }}, row("", ""), map[breach]string{odd: "new id"}},
+		{"another verb's refusal", []deed{enqueue, claim(1), settle(fail, 1, mismatch(complete))}, row("active", "1"), map[breach]string{odd: "answered EMQSTALE complete"}},
+		{"gone, as only FAIL may say", []deed{enqueue, claim(1), settle(extend, 1, errGone)}, row("active", "1"), map[breach]string{odd: "answered EMQSTALE job gone"}},
+		{"an answer of another kind", []deed{enqueue, claim(1), settle(complete, 1, []any{})}, row("active", "1"), map[breach]string{odd: "answered []"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLedger()
-			for _, deed := range tt.deeds {
-				deed(l)
+			l.clock = func() time.Time { return time.Unix(1, 0) }
+			for _, d := range tt.deeds {
+				d(l)
 			}
 			l.check(tt.k, q, l.copy())
-			require.Len(t, l.lost, tt.lost)
-			require.Len(t, l.twice, tt.twice)
-			if tt.wrong == "" {
-				require.Empty(t, l.wrong)
-			} else {
-				require.Contains(t, strings.Join(l.wrong, "\n"), tt.wrong)
+			_, broken := l.tally()
+			for b, n := range broken {
+				want, ok := tt.found[breach(b)]
+				require.Equal(t, ok, n == 1, "%s: %q", breachNames[b], l.wrong)
+				require.Contains(t, strings.Join(l.wrong, "\n"), want)
 			}
 		})
 	}
-	t.Run("counted wrong", func(t *testing.T) {
+	ended := func(deeds ...deed) *ledger {
 		l := newLedger()
-		for _, deed := range []func(*ledger){enqueue, claim(1), complete(1, int64(1))} {
-			deed(l)
+		for _, d := range append([]deed{enqueue, claim(1)}, deeds...) {
+			d(l)
 		}
-		k := row("", "")
-		k[q.Completed()] = store.Hash{"count": "1"}
-		l.drained(k, q)
-		require.Empty(t, l.wrong)
-		k[q.Completed()] = store.Hash{"count": "2"}
-		l.drained(k, q)
-		require.Len(t, l.wrong, 1)
+		return l
+	}
+	t.Run("counted", func(t *testing.T) {
+		for _, tt := range []struct {
+			name, counter string
+			end           deed
+			k             store.Keyspace
+		}{{"completed", q.Completed(), completes, row("", "")}, {"dead", q.Failed(), dies, row("dead", "1")}} {
+			l := ended(tt.end)
+			tt.k[tt.counter] = store.Hash{"count": "1"}
+			l.drained(tt.k, q)
+			l.counted(tt.k, q)
+			require.Empty(t, l.wrong)
+			tt.k[tt.counter] = store.Hash{"count": "2"}
+			l.counted(tt.k, q)
+			require.Equal(t, map[string]bool{tt.counter: true}, l.broken[miscounted])
+		}
 	})
 	t.Run("left over", func(t *testing.T) {
-		l := newLedger()
-		enqueue(l)
-		l.drained(row("pending", "0"), q)
-		require.Len(t, l.wrong, 1)
+		l := ended()
+		l.drained(row("pending", "1"), q)
+		require.Equal(t, map[string]bool{"JOB1": true}, l.broken[stranded])
 	})
 }

@@ -19,7 +19,7 @@ func TestReplicasFollow(t *testing.T) {
 		t.Run(sync, func(t *testing.T) {
 			diskless := map[string]string{"disk": "no", "diskless": "yes"}[sync]
 			s := store.Open(t, store.Module("--repl-backlog-size", "64mb", "--repl-diskless-sync", diskless))
-			c := newCrowd(t, dial(t, "unix", s.Socket))
+			c := newCrowd(t, "replica's link cut, "+sync+" sync", dial(t, "unix", s.Socket))
 			primary := s.Conn()
 			c.start(20, 20)
 			c.more(t, 500)
@@ -49,18 +49,16 @@ func TestReplicasFollow(t *testing.T) {
 				c.more(t, 200)
 				c.stop()
 				store.InStep(t, primary, conns...)
-				c.check(replicas[0].Keyspace(), c.q, c.copy())
-				c.verdict(t)
+				c.round(t, replicas[0].Keyspace(), c.copy())
 			}
 			require.Equal(t, joined, number(t, primary, "sync_full"), "a replica had to begin anew")
 			require.GreaterOrEqual(t, number(t, primary, "sync_partial_ok"), rounds*len(replicas))
 			for _, r := range conns {
 				require.NotContains(t, r.Do("INFO", "errorstats"), "errorstat_", "a command failed on the replica")
 			}
-			c.drain(t)
+			c.drain()
 			store.InStep(t, primary, conns...)
-			c.drained(replicas[0].Keyspace(), c.q)
-			report(t, "replica's link cut, "+sync+" sync", rounds, c)
+			c.end(t, replicas[0].Keyspace())
 		})
 	}
 }

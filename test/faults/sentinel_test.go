@@ -76,7 +76,7 @@ func TestSentinel(t *testing.T) {
 		MaxRetries: -1, DialerRetries: 1, PoolSize: 1000, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
 	})
 	t.Cleanup(func() { _ = client.Close() })
-	c := newCrowd(t, client)
+	c := newCrowd(t, "Sentinel failover, WAIT 1", client)
 	c.confirm = true
 	dice := rand.New(rand.NewPCG(c.seed, 0))
 	for round := range rounds {
@@ -96,8 +96,7 @@ func TestSentinel(t *testing.T) {
 		completed := r.Do("HGET", c.q.Completed(), "count")
 		store.WaitFor(t, "the workers to find it", func() bool { return r.Do("HGET", c.q.Completed(), "count") != completed })
 		c.stop()
-		c.check(replica.Keyspace(), c.q, c.copy())
-		c.verdict(t)
+		c.round(t, replica.Keyspace(), c.copy())
 
 		require.Equal(t, wire.Bulk(granted), r.Do("HGET", q.Row(held), "lease_epoch"))
 		require.Equal(t, wire.Stale("complete"), r.Do(q.Complete(held, "2")...))
@@ -111,10 +110,9 @@ func TestSentinel(t *testing.T) {
 		agree(t, watchers, primary)
 	}
 	require.NotZero(t, c.doubt, "no client was interrupted")
-	c.drain(t)
-	c.check(primary.Keyspace(), c.q, c.copy())
+	c.drain()
+	c.end(t, primary.Keyspace())
 	store.InStep(t, primary.Conn(), replica.Conn())
-	report(t, "Sentinel failover, WAIT 1", rounds, c)
 }
 
 // The leases of a primary that dies end on the one that the Sentinels put in its place: its pump brings the jobs back,

@@ -20,18 +20,7 @@ import (
 func TestHistories(t *testing.T) {
 	r := newRig(t)
 	seed := store.Seed(t)
-	rounds := store.Rounds(t, 240, 5000)
-	for round := range rounds {
-		g := &generator{Rand: rand.New(rand.NewPCG(seed, uint64(round))), wild: round%2 == 1}
-		if h, problem := r.explore(g, 60); problem != "" {
-			t.Logf("round %d: %s", round, problem)
-			report(t, h, r.replay)
-		}
-	}
-	if rounds < store.Many {
-		return
-	}
-	for _, answer := range []string{
+	for round := range store.Histories(t, 240, 5000, r.answers,
 		"EMQ.ENQUEUE :1", "EMQ.ENQUEUE :0", "EMQ.ENQUEUE -EMQKIND", "EMQ.ENQUEUE -EMQKEY", "EMQ.ENQUEUE -EMQFENCE",
 		"EMQ.ENQUEUE -WRONGTYPE", "EMQ.CLAIM *3", "EMQ.CLAIM *0", "EMQ.CLAIM -ERR", "EMQ.CLAIM -EMQKEY", "EMQ.CLAIM -EMQFENCE",
 		"EMQ.CLAIM -WRONGTYPE", "EMQ.COMPLETE :1", "EMQ.COMPLETE :0", "EMQ.COMPLETE -EMQSTALE", "EMQ.COMPLETE -EMQSCRIPT",
@@ -41,8 +30,12 @@ func TestHistories(t *testing.T) {
 		"EMQ.EXTEND -EMQSTALE", "EMQ.EXTEND -EMQSCRIPT", "EMQ.EXTEND -EMQFENCE", "EMQ.EXTEND -WRONGTYPE", "EMQ.PROMOTE :0",
 		"EMQ.PROMOTE :1", "EMQ.PROMOTE :2", "EMQ.PROMOTE -EMQFENCE", "EMQ.PROMOTE -WRONGTYPE", "EMQ.REAP *2",
 		"EMQ.REAP -EMQFENCE", "EMQ.REAP -WRONGTYPE",
-	} {
-		require.NotZero(t, r.answers[answer], "no history had the answer %s", answer)
+	) {
+		g := &generator{Rand: rand.New(rand.NewPCG(seed, uint64(round))), wild: round%2 == 1}
+		if h, problem := r.explore(g, 60); problem != "" {
+			t.Logf("round %d: %s", round, problem)
+			report(t, h, r.replay)
+		}
 	}
 }
 

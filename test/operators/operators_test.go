@@ -222,7 +222,8 @@ func TestDeeds(t *testing.T) {
 				case s.reply == "":
 					require.False(t, wire.IsError(reply), "%s: %q", wire.Line(s.command), reply)
 					if s.command[0] == "PEXPIRE" {
-						c.Must("DEBUG SLEEP 0.005")
+						end := c.Now() + 1
+						store.WaitFor(t, "the key to expire", func() bool { return c.Now() > end })
 					}
 				case s.reply == fenced:
 					require.True(t, strings.HasPrefix(reply, s.reply), "%s: %q", wire.Line(s.command), reply)

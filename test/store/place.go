@@ -20,9 +20,17 @@ const patience = 120 * time.Second
 // WaitFor waits until something that must happen has happened.
 func WaitFor(t testing.TB, what string, happened func() bool) {
 	t.Helper()
+	require.True(t, Await(happened), "waited too long for: %s", what)
+}
+
+// Await waits until something has happened, and tells whether it has.
+func Await(happened func() bool) bool {
 	for end := time.Now().Add(patience); !happened(); time.Sleep(2 * time.Millisecond) {
-		require.True(t, time.Now().Before(end), "waited too long for: %s", what)
+		if time.Now().After(end) {
+			return false
+		}
 	}
+	return true
 }
 
 // Place is a server that comes back: after its end it is started again on the same data, the same socket and the same

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"iter"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -46,9 +48,6 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
-// Many is from how many random histories on each kind of answer must have been met. In fewer, chance decides.
-const Many = 500
-
 // Rounds is how many random histories a test runs: EMQ_ROUNDS, or the long number if EMQ_PROOF is set, or the short.
 func Rounds(t testing.TB, short, long int) int {
 	t.Helper()
@@ -62,3 +61,26 @@ func Rounds(t testing.TB, short, long int) int {
 	}
 	return short
 }
+
+// Histories numbers the random histories of a test: as many as Rounds says, and then on until each of the kinds was among
+// the answers that the test counts. So no run, however short, leaves it to chance whether they are met.
+func Histories(t testing.TB, short, long int, answers map[string]int, kinds ...string) iter.Seq[int] {
+	rounds := Rounds(t, short, long)
+	return func(yield func(int) bool) {
+		for round := 0; ; round++ {
+			if round >= rounds {
+				kinds = slices.DeleteFunc(kinds, func(kind string) bool { return answers[kind] > 0 })
+				if len(kinds) == 0 || t.Failed() {
+					return
+				}
+				require.Less(t, round, rounds+most, "no history had the answers %q", kinds)
+			}
+			if !yield(round) {
+				return
+			}
+		}
+	}
+}
+
+// most is how many histories more than it was to run a test runs to meet what it must.
+const most = 2000

@@ -237,6 +237,96 @@ func TestQueues(t *testing.T) {
 	}
 }
 
+// A panic in a decision: of each verb, at its first step and behind many that were decided already. The host sees that
+// nothing was written and nothing is kept, the sanitizers that nothing leaks; the same store then serves the same verbs.
+func TestPanic(t *testing.T) {
+	const panicID = "JOB-debug-panic"
+	s := store.Open(t, store.Module())
+	s.Panics = true
+	c := s.Conn()
+	q := wire.Queue(strings.Repeat("q", 300))
+	// What walks meet before the entry that panics and behind it: entries to be moved, buried and dropped.
+	around := func(state string) {
+		for i := range 120 {
+			score := strconv.Itoa(1 + i)
+			if state == "pending" {
+				score = "0"
+			}
+			id := fmt.Sprintf("JOB%c%03d", "!z"[i/60], i) // in bytes before the entry and behind it
+			switch i % 3 {
+			case 0:
+				c.Do("HSET", q.Row(id), "state", state, "attempts", "x", "stalled", "1")
+			case 1:
+				c.Do("HSET", q.Row(id), "state", "dead", "attempts", "1")
+				c.Do("ZADD", q.Dead(), "0", id)
+			}
+			c.Do("ZADD", q.Set(state), score, id)
+			if i == 59 {
+				c.Do("HSET", q.Row(panicID), "state", state, "attempts", "1", "payload", "x")
+				c.Do("ZADD", q.Set(state), score, panicID)
+			}
+		}
+	}
+	panics := 0
+	for _, tt := range []struct {
+		name, state string
+		args        []string
+	}{
+		{"enqueue", "", q.Enqueue(panicID, "x")},
+		{"schedule", "", q.ScheduleIn(panicID, "x", 1)},
+		{"claim", "pending", q.Claim(1000)},
+		{"complete", "active", q.Complete(panicID, "1")},
+		{"fail", "active", q.Fail(panicID, "1", 0, 1, strings.Repeat("why", 300))},
+		{"extend", "active", q.Extend(panicID, "1", 1000)},
+		{"promote", "scheduled", q.Promote(10_000)},
+		{"reap", "active", q.Reap(2, 10_000)},
+		{"audit", "active", q.Fix("active:0", 1000)},
+		{"stats", "pending", q.Stats()},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c.Must("FLUSHALL")
+			if tt.state != "" {
+				c.Must("SET {emq}:version " + wire.Wire6)
+				around(tt.state)
+			}
+			if tt.name == "stats" { // looks at the first entry alone
+				for i := range 60 {
+					c.Do("ZREM", q.Pending(), fmt.Sprintf("JOB!%03d", i))
+				}
+			}
+			before := store.Read(t, c)
+			for range 20 {
+				require.Equal(t, "-ERR internal error in the EMQ module: no job was changed, see the server's log\r\n", c.Do(tt.args...))
+				panics++
+			}
+			require.Empty(t, store.Diff(before, store.Read(t, c)))
+			require.Equal(t, strconv.Itoa(panics), c.Info("emq_panics"))
+			// Without the entry the walk goes where it was on its way to.
+			c.Do("ZREM", q.Set("pending"), panicID)
+			c.Do("ZREM", q.Set("active"), panicID)
+			c.Do("ZREM", q.Set("scheduled"), panicID)
+			require.Equal(t, wire.Integer(1), c.Do(q.Enqueue("JOB#", "x")...))
+			for _, args := range [][]string{q.Claim(1000), q.Promote(10_000), q.Reap(2, 10_000), q.Fix("0", 1000), q.Stats()} {
+				require.False(t, wire.IsError(c.Do(args...)), args)
+			}
+		})
+	}
+	t.Run("the pump", func(t *testing.T) {
+		c.Must("FLUSHALL", "SET {emq}:version "+wire.Wire6)
+		around("scheduled")
+		around("active")
+		c.Must("ZADD " + q.Schedule() + " 60 " + panicID)
+		c.Must("CONFIG SET emq.pump-interval-ms 5")
+		store.WaitFor(t, "the pump to move the others", func() bool {
+			k := store.Read(t, c)[0]
+			return len(k[q.Active()].(store.ZSet)) == 1
+		})
+		c.Must("CONFIG SET emq.pump-interval-ms 0")
+		require.Contains(t, store.Read(t, c)[0][q.Active()], panicID)
+	})
+	require.Contains(t, s.Log(), "panic: the debug trigger was met")
+}
+
 // The random histories of test/model, and those that are kept there, run against the stub as against a server.
 func TestHistories(t *testing.T) {
 	history := exec.Command("go", "test", "-count=1", "-run", "^(TestHistories|TestKept)$", "emq/test/model")

@@ -1,0 +1,382 @@
+/* Clients that wait for jobs: EMQ.BCLAIM.
+ *
+ * A waiting client stands in one line for each of its queues. The server blocks it on a key name of its own, which never
+ * exists: so it is woken alone, by a signal on that name, and waking costs the same however many wait. Blocking on pending
+ * itself would call every waiter of the queue for each job.
+ *
+ * When an entry may have come into a queue's pending, the first client in line is woken, once. The server calls it at the
+ * end of the command, transaction, script or timer, before it reads any other client's command. It then claims, and
+ * whether it is served, times out or goes, it wakes the next in line while there are entries. */
+#include "emq.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    /* What is not heard of at once is found this often, ms. */
+    SWEEP_EVERY_MS = 500,
+    /* Bad entries that one call or wake drops, all queues together. */
+    MOST_DROPPED = 100,
+    /* Where the arguments of EMQ.BCLAIM are. */
+    LEASE = 1,
+    TIMEOUT = 2,
+    FIRST_BASE = 3,
+};
+
+typedef struct waiter waiter;
+typedef struct line line;
+
+/* A client's place in the line of one queue. */
+typedef struct place {
+    waiter *who;
+    line *in;
+    struct place *before, *after;
+} place;
+
+struct waiter {
+    vm_blocked *handle;
+    vm_string *name; /* of the key that it is blocked on */
+    uint64_t client;
+    int gone; /* it stands in no line any more */
+    size_t num_places;
+    place places[]; /* in the order of the call: its priorities */
+};
+
+/* The clients that wait for a queue. */
+struct line {
+    place *first, *last;
+    line *before, *after; /* among all lines */
+    int db;
+    int again; /* to be woken at the next turn of the event loop */
+    size_t base_len;
+    char base[];
+};
+
+static vm_dict *lines; /* by database and base */
+static line *newest;   /* of all lines */
+static size_t waiters;
+static int some_again; /* a line is to be woken again */
+static vm_ctx *own; /* a context without a client, for looks and signals in any database */
+static uint64_t names_made;
+
+size_t emq_waiting_clients(void) { return waiters; }
+size_t emq_waiting_queues(void) { return lines ? vm_DictSize(lines) : 0; }
+
+/* ---- Lines ---- */
+
+/* What a line is found by: the database's number and the base. The caller frees it if it is not `small`. */
+typedef struct {
+    char small[128], *p;
+    size_t n;
+} line_key;
+
+static void make_key(line_key *k, int db, const char *base, size_t base_len) {
+    k->n = sizeof(db) + base_len;
+    k->p = k->n <= sizeof(k->small) ? k->small : vm_Alloc(k->n);
+    memcpy(k->p, &db, sizeof(db));
+    memcpy(k->p + sizeof(db), base, base_len);
+}
+
+static void free_key(line_key *k) {
+    if (k->p != k->small) vm_Free(k->p);
+}
+
+static line *find_line(int db, const char *base, size_t base_len) {
+    line_key k;
+    make_key(&k, db, base, base_len);
+    line *l = vm_DictGetC(lines, k.p, k.n, NULL);
+    free_key(&k);
+    return l;
+}
+
+static line *find_or_make_line(int db, const char *base, size_t base_len) {
+    line *l = find_line(db, base, base_len);
+    if (l) return l;
+    l = vm_Alloc(sizeof(*l) + base_len);
+    *l = (line){.db = db, .after = newest, .base_len = base_len};
+    memcpy(l->base, base, base_len);
+    if (newest) newest->before = l;
+    newest = l;
+    line_key k;
+    make_key(&k, db, base, base_len);
+    vm_DictSetC(lines, k.p, k.n, l);
+    free_key(&k);
+    return l;
+}
+
+static void free_line(line *l) {
+    line_key k;
+    make_key(&k, l->db, l->base, l->base_len);
+    vm_DictDelC(lines, k.p, k.n, NULL);
+    free_key(&k);
+    if (l->before) l->before->after = l->after;
+    if (l->after) l->after->before = l->before;
+    if (newest == l) newest = l->after;
+    vm_Free(l);
+}
+
+static void join(line *l, place *p) {
+    p->in = l;
+    p->before = l->last;
+    p->after = NULL;
+    *(l->last ? &l->last->after : &l->first) = p;
+    l->last = p;
+}
+
+/* There may be entries that cannot be had now. */
+static void wake_again(line *l) { some_again = l->again = 1; }
+
+static int has_entries(const line *l) {
+    vm_string *name = emq_make_name(l->base, l->base_len, EMQ_KEY_PENDING, (emq_bytes){"", 0});
+    int some = 0;
+    if (vm_SelectDb(own, l->db) == VM_OK) {
+        vm_key *key = vm_OpenKey(own, name, VM_READ | VM_OPEN_UNSEEN);
+        some = key && vm_KeyType(key) == VM_TYPE_ZSET;
+        if (key) vm_CloseKey(key);
+    }
+    vm_FreeString(NULL, name);
+    return some;
+}
+
+/* A signal for a name that is signalled already does nothing. */
+static void wake_first(const line *l) {
+    if (vm_SelectDb(own, l->db) == VM_OK) vm_SignalKeyAsReady(own, l->first->who->name);
+}
+
+static void wake_if_entries(const line *l) {
+    if (has_entries(l)) wake_first(l);
+}
+
+/* The client leaves its lines. Where it was the first, it may have been woken for an entry that it does not take, or there
+ * are more: the next one is woken. */
+static void leave(waiter *w) {
+    if (w->gone) return;
+    w->gone = 1;
+    waiters--;
+    for (size_t i = 0; i < w->num_places; i++) {
+        place *p = &w->places[i];
+        line *l = p->in;
+        int was_first = l->first == p;
+        *(p->before ? &p->before->after : &l->first) = p->after;
+        *(p->after ? &p->after->before : &l->last) = p->before;
+        if (!l->first)
+            free_line(l);
+        else if (was_first)
+            wake_if_entries(l);
+    }
+}
+
+/* ---- What wakes ---- */
+
+void emq_wake(int db, const char *base, size_t base_len) {
+    if (!waiters) return;
+    line *l = find_line(db, base, base_len);
+    if (l) wake_first(l);
+}
+
+void emq_wake_db(int db) {
+    for (line *l = newest; waiters && l; l = l->after)
+        if (l->db == db) wake_if_entries(l);
+}
+
+/* ---- Claiming ---- */
+
+/* Claims from one queue. */
+static int claim(vm_ctx *ctx, vm_ctx *to, vm_string **argv, vm_string *base, emq_walk *walk) {
+    static vm_string *claim_name, *two;
+    if (!two) {
+        claim_name = emq_string(emq_verbs[EMQ_VERB_CLAIM].name, strlen(emq_verbs[EMQ_VERB_CLAIM].name));
+        two = vm_CreateStringFromLongLong(NULL, 2);
+    }
+    size_t n;
+    const char *p = vm_StringPtrLen(base, &n);
+    const emq_bytes no_id = {"", 0};
+    vm_string *names[3];
+    static const uint8_t keys[] = {EMQ_KEY_PENDING, EMQ_KEY_ACTIVE, EMQ_KEY_ROW};
+    for (int i = 0; i < 3; i++) names[i] = emq_make_name(p, n, keys[i], no_id);
+    vm_string *call[] = {claim_name, two, names[0], names[1], names[2], argv[LEASE]};
+    int outcome = emq_run_claim(ctx, call, walk, to, base);
+    for (int i = 0; i < 3; i++) vm_FreeString(NULL, names[i]);
+    return outcome;
+}
+
+/* Tells a user that the rights which the call had when it began to wait are gone, as the server would. */
+static int rights_are_lost(vm_ctx *ctx, vm_ctx *to, const waiter *w, vm_string **argv, int argc) {
+    vm_string *name = vm_GetClientUserNameById(ctx, w->client);
+    if (!name) return 0; /* a client without a user is unrestricted */
+    vm_user *user = vm_GetModuleUserFromUserName(name);
+    int reason = 0;
+    vm_string *object = argv[0];
+    if (!user || vm_ACLCheckCommandPermissions(user, argv, argc) != VM_OK) {
+        reason = VM_ACL_LOG_COMMAND;
+        for (int i = FIRST_BASE; user && i < argc && reason == VM_ACL_LOG_COMMAND; i++) {
+            if (vm_ACLCheckKeyPermissions(user, argv[i], (int)emq_verbs[EMQ_VERB_BCLAIM].access[FIRST_BASE] & ~(EMQ_ACCESS_RO | EMQ_ACCESS_RW)) == VM_OK)
+                continue;
+            reason = VM_ACL_LOG_KEY;
+            object = argv[i];
+        }
+    }
+    if (user) vm_FreeModuleUser(user);
+    if (reason) {
+        vm_ACLAddLogEntryByUserName(ctx, name, object, reason);
+        vm_ReplyWithError(to, reason == VM_ACL_LOG_KEY ? "NOPERM No permissions to access a key"
+                                                       : "NOPERM This user has no permissions to run the 'emq.bclaim' command");
+    }
+    vm_FreeString(NULL, name);
+    return reason;
+}
+
+static emq_count *counts(void) { return &emq_counts[EMQ_VERB_BCLAIM]; }
+
+/* The hand-over to a client that was woken. 1 if it is answered and waits no more. */
+static int hand_over(vm_ctx *ctx, vm_ctx *to, waiter *w, vm_string **argv, int argc) {
+    /* A write while writes are paused would abort the server. */
+    if (vm_AvoidReplicaTraffic()) {
+        for (size_t i = 0; i < w->num_places; i++) wake_again(w->places[i].in);
+        return 0;
+    }
+    if (rights_are_lost(ctx, to, w, argv, argc)) return 1;
+    emq_walk walk = {.at = {-INFINITY, 0}};
+    for (size_t i = 0; i < w->num_places; i++) {
+        place *p = &w->places[i];
+        if (p->in->first != p) continue;
+        vm_string *base = emq_string(p->in->base, p->in->base_len);
+        int outcome = claim(ctx, to, argv, base, &walk);
+        vm_FreeString(NULL, base);
+        if (outcome == EMQ_GRANTED) counts()->results[EMQ_RESULT_CLAIMED]++;
+        if (outcome == EMQ_FOREIGN) counts()->results[EMQ_RESULT_FENCE]++;
+        if (outcome != EMQ_NOTHING) return 1;
+        if (walk.step < MOST_DROPPED) continue;
+        for (; i < w->num_places; i++) wake_again(w->places[i].in);
+        break;
+    }
+    counts()->results[EMQ_RESULT_WOKEN_IDLE]++;
+    return 0;
+}
+
+/* ---- What the server calls ---- */
+
+/* The answer is written where it is dropped if the client has got another one, or is gone, before it is sent. */
+static int on_ready(vm_ctx *ctx, vm_string **argv, int argc) {
+    waiter *w = vm_GetBlockedClientPrivateData(ctx);
+    if (w->gone) return VM_ERR;
+    vm_ctx *to = vm_GetThreadSafeContext(w->handle);
+    int answered = hand_over(ctx, to, w, argv, argc);
+    vm_FreeThreadSafeContext(to);
+    if (!answered) return VM_ERR;
+    leave(w);
+    return VM_OK;
+}
+
+static int on_timeout(vm_ctx *ctx, vm_string **argv, int argc) {
+    (void)argv, (void)argc;
+    leave(vm_GetBlockedClientPrivateData(ctx));
+    counts()->results[EMQ_RESULT_TIMED_OUT]++;
+    return vm_ReplyWithEmptyArray(ctx);
+}
+
+/* The client is gone, or was told something else by the server. */
+static void on_disconnect(vm_ctx *ctx, vm_blocked *handle) {
+    (void)handle;
+    leave(vm_GetBlockedClientPrivateData(ctx));
+}
+
+static void free_waiter(vm_ctx *ctx, void *data) {
+    (void)ctx;
+    waiter *w = data;
+    vm_FreeString(NULL, w->name);
+    vm_Free(w);
+}
+
+/* ---- Beginning to wait ---- */
+
+static int is_named_before(vm_string **argv, int i) {
+    size_t n, other_n;
+    const char *base = vm_StringPtrLen(argv[i], &n);
+    for (int k = FIRST_BASE; k < i; k++) {
+        const char *other = vm_StringPtrLen(argv[k], &other_n);
+        if (other_n == n && !memcmp(other, base, n)) return 1;
+    }
+    return 0;
+}
+
+/* `again` tells that entries may be left behind those that were dropped. */
+static void begin_to_wait(vm_ctx *ctx, vm_string **argv, int argc, int again) {
+    if (!lines) lines = vm_CreateDict(NULL);
+    if (!own) own = vm_GetDetachedThreadSafeContext(ctx);
+    waiter *w = vm_Alloc(sizeof(*w) + sizeof(w->places[0]) * (size_t)(argc - FIRST_BASE));
+    char name[64] = "";
+    int n = snprintf(name + 1, sizeof(name) - 1, "emq:waiting:%llu", (unsigned long long)++names_made);
+    *w = (waiter){.name = vm_CreateString(NULL, name, (size_t)n + 1), .client = vm_GetClientId(ctx)};
+    int db = vm_GetSelectedDb(ctx);
+    for (int i = FIRST_BASE; i < argc; i++) {
+        if (is_named_before(argv, i)) continue;
+        size_t base_len;
+        const char *base = vm_StringPtrLen(argv[i], &base_len);
+        line *l = find_or_make_line(db, base, base_len);
+        place *p = &w->places[w->num_places++];
+        p->who = w;
+        join(l, p);
+        if (again) wake_again(l);
+    }
+    waiters++;
+    size_t digits;
+    const char *text = vm_StringPtrLen(argv[TIMEOUT], &digits);
+    long long timeout = 0;
+    for (size_t i = 0; i < digits; i++) timeout = timeout * 10 + (text[i] - '0');
+    w->handle = vm_BlockClientOnKeysWithFlags(ctx, on_ready, on_timeout, free_waiter, timeout, &w->name, 1, w,
+                                              VM_BLOCK_UNBLOCK_DELETED);
+    vm_SetDisconnectCallback(w->handle, on_disconnect);
+}
+
+int emq_wait(vm_ctx *ctx, vm_string **argv, int argc) {
+    counts()->calls++;
+    emq_walk walk = {.at = {-INFINITY, 0}};
+    for (int i = FIRST_BASE; i < argc && walk.step < MOST_DROPPED; i++) {
+        int outcome = claim(ctx, ctx, argv, argv[i], &walk);
+        if (outcome == EMQ_NOTHING) continue;
+        counts()->results[outcome == EMQ_GRANTED ? EMQ_RESULT_CLAIMED : EMQ_RESULT_FENCE]++;
+        return VM_OK;
+    }
+    if (vm_GetContextFlags(ctx) & (VM_CTX_MULTI | VM_CTX_SCRIPT | VM_CTX_DENY_BLOCKING)) {
+        counts()->results[EMQ_RESULT_EMPTY]++;
+        return vm_ReplyWithEmptyArray(ctx);
+    }
+    begin_to_wait(ctx, argv, argc, walk.step >= MOST_DROPPED);
+    return VM_OK;
+}
+
+/* ---- What is not heard of at once ---- */
+
+static uint64_t timer;
+static int armed;
+static int64_t swept_ms;
+
+/* Wakes where it was put off, and now and then everywhere. A signal from a timer is seen to before the event loop sleeps. */
+static void on_timer(vm_ctx *ctx, void *data) {
+    (void)data;
+    armed = 0;
+    if (emq_is_child || !waiters) return;
+    int sweep = emq_coarse_ms() - swept_ms >= SWEEP_EVERY_MS && emq_may_write(ctx);
+    if (sweep) swept_ms = emq_coarse_ms();
+    some_again = 0;
+    for (line *l = newest; l; l = l->after) {
+        if (!sweep && !l->again) continue;
+        l->again = 0;
+        wake_if_entries(l);
+    }
+}
+
+void emq_waiting_turn(vm_ctx *ctx) {
+    if (!waiters || armed) return;
+    int due = emq_coarse_ms() - swept_ms >= SWEEP_EVERY_MS;
+    if (!due && (!some_again || vm_AvoidReplicaTraffic())) return;
+    timer = vm_CreateTimer(ctx, 1, on_timer, NULL);
+    armed = 1;
+}
+
+void emq_waiting_stop(vm_ctx *ctx) {
+    if (armed) vm_StopTimer(ctx, timer, NULL);
+    armed = 0;
+}
