@@ -96,6 +96,20 @@ type form struct {
 	ids     []int // where in reply
 }
 
+const (
+	mark  = "JOB-the-id-14-" // stands where an id goes
+	lease = "3600000"
+)
+
+// newForm is the form of a request for so many jobs that has marks in it, and of its reply.
+func newForm(request []byte, reply string, jobs int) form {
+	f := form{request: request, reply: []byte(reply), ids: indexes([]byte(reply), mark)}
+	if at := indexes(request, mark); len(at) > 0 {
+		f.jobs = slices.Collect(slices.Chunk(at, len(at)/jobs))
+	}
+	return f
+}
+
 // matches tells whether what has come of a reply is as it must be, but for the ids.
 func (f *form) matches(got []byte) bool {
 	got = got[:min(len(got), len(f.reply))]
@@ -247,9 +261,13 @@ func (r *run) serve(c *conn, e event) error {
 
 // mint is the id of a new job. Like canonical ids, these sort by the time they were minted.
 func (g *Generator) mint() id {
-	i := id([]byte("JOB00000000000"))
 	g.minted++
-	for n, at := g.minted, len(i)-1; n > 0; n, at = n/10, at-1 {
+	return idOf(g.minted)
+}
+
+func idOf(n int64) id {
+	i := id([]byte("JOB00000000000"))
+	for at := len(i) - 1; n > 0; n, at = n/10, at-1 {
 		i[at] = byte('0' + n%10)
 	}
 	return i
@@ -274,7 +292,7 @@ func (f *fifo) pop() id {
 
 // forms formats every request and reply.
 func forms(o Options) (all [NumVerbs]form) {
-	const mark, lease, delay, reason = "JOB-the-id-14-", "3600000", "60000", "the mail server did not answer" // mark stands where an id goes
+	const delay, reason = "60000", "the mail server did not answer"
 	payload := strings.Repeat("x", o.Payload)
 	base := "emq:{" + o.Queue + "}:"
 	pending, active, row := base+"pending", base+"active", base+"job:"
@@ -283,13 +301,7 @@ func forms(o Options) (all [NumVerbs]form) {
 		if name != "" {
 			args = append(slices.Clone(o.Opening(name)), args...)
 		}
-		f := form{request: Command(args...), reply: []byte(reply)}
-		at := indexes(f.request, mark)
-		if jobs := max(o.Batch, 1); len(at) > 0 {
-			f.jobs = slices.Collect(slices.Chunk(at, len(at)/jobs))
-		}
-		f.ids = indexes(f.reply, mark)
-		all[v] = f
+		all[v] = newForm(Command(args...), reply, max(o.Batch, 1))
 	}
 	if n := o.Batch; n > 0 {
 		each := func(before []string, job ...string) []string { return append(before, slices.Repeat(job, n)...) }
