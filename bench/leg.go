@@ -20,21 +20,21 @@ type leg struct {
 	Pair     int    `json:"pair"`
 
 	// Server time of one command, by commandstats.
-	Enqueue  []float64 `json:"enqueue_us"`
-	Claim    []float64 `json:"claim_us"`
-	Complete []float64 `json:"complete_us"`
-	Fail     []float64 `json:"fail_us"`
+	Enqueue  []float64 `json:"enqueue_us,omitempty"`
+	Claim    []float64 `json:"claim_us,omitempty"`
+	Complete []float64 `json:"complete_us,omitempty"`
+	Fail     []float64 `json:"fail_us,omitempty"`
 
 	// Of one job, enqueued, claimed and completed: server time by commandstats, and processor time of the process.
-	Job []float64 `json:"job_us"`
-	CPU []float64 `json:"cpu_us"`
+	Job []float64 `json:"job_us,omitempty"`
+	CPU []float64 `json:"cpu_us,omitempty"`
 	// Bytes that it adds to the append-only file, where there is one.
 	AOF []float64 `json:"aof_bytes,omitempty"`
 	// Jobs a second, and the middle latency of a pipeline.
-	Rate []float64 `json:"jobs_per_s"`
+	Rate []float64 `json:"jobs_per_s,omitempty"`
 	P50  []float64 `json:"p50_us"`
 	// Generator is the share of the time that the load generator was busy: below 1, it was not what was measured.
-	Generator []float64 `json:"generator_busy"`
+	Generator []float64 `json:"generator_busy,omitempty"`
 
 	// The tail of the latencies is of all parts together: one alone has too few.
 	P95 float64 `json:"p95_us"`
@@ -42,6 +42,9 @@ type leg struct {
 
 	// Switches are how often a second the server's other threads went to sleep, where that was looked at.
 	Switches float64 `json:"switches_per_s,omitempty"`
+
+	// Samples are how many latencies there are, where that was looked at.
+	Samples int64 `json:"samples,omitempty"`
 
 	latency *hdrhistogram.Histogram
 }

@@ -81,6 +81,7 @@ const (
 
 var studies = []study{
 	{"batch", always, (*plan).measureBatches},
+	{"wait", always, (*plan).measureWait},
 	{"yield", onRequest, (*plan).measureYield},
 	{"growth", inFull, (*plan).measureGrowth},
 	{"limits", onRequest, (*plan).measureLimits},

@@ -28,6 +28,8 @@ type report struct {
 	Yield  *result      `json:"yield,omitempty"`
 	// Contests are those of executors of several servers.
 	Contests []*result `json:"contests,omitempty"`
+	Wait     []*wait   `json:"wait,omitempty"`
+	Weights  []*weight `json:"waiting_memory,omitempty"`
 }
 
 type host struct {
@@ -168,6 +170,7 @@ func (r *report) summarize() {
 		}
 	}
 	r.summarizeContests()
+	r.summarizeWait()
 }
 
 // write stores the report as JSON.
@@ -185,7 +188,7 @@ func (r *report) write(folder string) error {
 
 // print writes the tables: the ratios first, since they alone carry over to another machine.
 func (r *report) print(to io.Writer) {
-	if len(r.Axes)+len(r.Memory) == 0 && r.Yield == nil && r.Contests == nil {
+	if len(r.Axes)+len(r.Memory) == 0 && r.Yield == nil && r.Contests == nil && r.Wait == nil {
 		return
 	}
 	fmt.Fprintf(to, "\n%s\n%s\n%s, %d cores, Linux %s, %s; %d pairs\n", r.Module, r.Server, r.Host.CPU, r.Host.Cores, r.Host.Kernel, r.Host.Go, r.Pairs)
@@ -200,6 +203,7 @@ func (r *report) print(to io.Writer) {
 	r.printMemory(to)
 	r.printYield(to)
 	r.printContests(to)
+	r.printWait(to)
 }
 
 func table(to io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(to, 0, 0, 2, ' ', 0) }
