@@ -241,9 +241,6 @@ func (c *Crowd) Round() (took time.Duration, err error) {
 			return 0, err
 		}
 	}
-	if c.queueOf(woken) != c.turn {
-		return 0, errors.New("a job has woken one who waits for another queue")
-	}
 	if d.settled.request != nil {
 		if err := c.ask(woken, &d.settled); err != nil {
 			return 0, err
