@@ -22,7 +22,7 @@ with_server  = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" $(with_mod
 with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
                EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
-.PHONY: help build build-arm64 run demo test test-unit test-server test-arm64 matrix proof fuzz golden bench bench-quick bench-peers \
+.PHONY: help build build-arm64 run demo test test-unit test-server test-arm64 matrix releases proof fuzz golden test-clients bench bench-quick bench-peers \
         image image-test deb deb-test lint clean FORCE
 
 help:
@@ -95,6 +95,12 @@ test-arm64: build/arm64/emq.so ## the tests of the pure packages, and the golden
 matrix: build build/stub build/emq-asan.so ## the suites on Valkey 8.0, 8.1 and 9.x, and a table; ARGS='-run Claim' for a part
 	@$(with_modules) build/matrix.sh $(ARGS)
 
+# What the module does in another way on a newer server, or the server by itself: how queues become known, counters,
+# settings, the stream of replicas and AOF, and each reply and effect.
+differing := ^Test(Queues|ClientsStay|Counters|Golden|Effects|StreamOfALife|Replica|AppendOnly|Databases|ImportMode|SetsBefore|Moving)
+releases: build build/stub build/emq-asan.so ## of the suites what differs between releases, on Valkey 8.1 and 9.x
+	@$(with_modules) EMQ_RELEASES='8.1 9' build/matrix.sh -run '$(differing)'
+
 # test/faults writes the table, a head and a row for each fault.
 proof: test-unit build build/stub build/emq-asan.so ## all suites in their long forms, fuzzing, and what each fault cost; EMQ_SEED=n for the same dice
 	@export EMQ_PROOF=1 EMQ_SEED="$${EMQ_SEED:-$$(date +%s)}" EMQ_TABLE="$(CURDIR)/build/proof.table"; \
@@ -109,6 +115,11 @@ fuzz: ## each fuzz target of the pure packages; FUZZ_TIME=1h for longer than two
 	while read -r package target; do \
 		echo "$$package $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime "$(FUZZ_TIME)" "$$package" || exit; \
 	done
+
+# EMQ_CLIENTS=all: a client that is not here is a failure.
+test-clients: build ## other people's clients, of which `make test` tries those that are here; as root, since it installs them
+	@build/clients.sh
+	@$(with_server) EMQ_CLIENTS=all go test -count=1 ./test/clients $(ARGS)
 
 golden: build ## write the golden file anew from what the server answers
 	@$(with_server) go test -count=1 ./test/ -run Golden -update
@@ -143,4 +154,4 @@ lint: build ## formatting, vet, staticcheck, the rules of each package, C warnin
 
 clean: ## remove what was built and the data of `make run`; fetched servers and the stand-ins stay
 	rm -rf build/*.so build/*.so.debug build/*.h build/*.tmp build/*.deb build/emq.id build/stub build/proof.table build/run \
-	       build/arm64 build/matrix
+	       build/arm64 build/matrix build/clients

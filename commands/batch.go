@@ -11,6 +11,8 @@ var Statuses = [NumResults]int8{
 	ResultScheduled: 1,
 	ResultCompleted: 1,
 	ResultExtended:  1,
+	ResultRequeued:  1,
+	ResultRemoved:   1,
 	ResultDead:      2,
 	ResultStale:     -1,
 	ResultScript:    -2,
@@ -144,18 +146,21 @@ func (v *Command) decideMclaim(c *Call, j *Job, o *Outcome) Next {
 
 // wanted is how many jobs MCLAIM may still hand out.
 func (v *Command) wanted(c *Call, o *Outcome) int64 {
-	return v.number(c, RoleCount) - int64(o.Tally.Moved)
+	return min(v.number(c, RoleCount), o.Room) - int64(o.Tally.Moved)
 }
 
 func (v *Command) wantMclaim(c *Call, o *Outcome) int32 { return int32(min(Window, v.wanted(c, o))) }
 
-func (v *Command) finishMclaim(_ *Call, o *Outcome) {
+func (v *Command) finishMclaim(c *Call, o *Outcome) {
+	c.spend(o, int64(o.Tally.Moved))
 	result := NoResult // counted job by job
 	if o.Tally.Moved == 0 {
 		result = ResultEmpty
 	}
 	o.answer(result, ReplyJobs, 0)
 }
+
+func answerNoJobs(o *Outcome) { o.answer(ResultEmpty, ReplyJobs, 0) }
 
 // EMQ.MCOMPLETE base id token [id token …]
 //

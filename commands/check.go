@@ -41,6 +41,9 @@ func (v *Command) check(c *Call, o *Outcome) bool {
 	if len(v.listNumbers) > 0 && !v.checkListNumbers(c, o) {
 		return false
 	}
+	if v.checkMore != nil && !v.checkMore(v, c, o) {
+		return false
+	}
 	if c.Replica && !v.ReadOnly() {
 		o.refuseReplica()
 		return false
@@ -100,7 +103,14 @@ func (v *Command) checkWords(c *Call, o *Outcome) bool {
 	return true
 }
 
-func (a *Arg) knows(word string) bool { return word == a.Words[0] || word == a.Words[1] }
+func (a *Arg) knows(word string) bool {
+	for _, w := range a.Words {
+		if w == word {
+			return true
+		}
+	}
+	return false
+}
 
 // admit makes step 7, the fence, for a verb that does not create rows: it goes on under our identity alone. On an
 // unclaimed store it refuses if one of the given keys is there, and otherwise gives the verb's empty answer.

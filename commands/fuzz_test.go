@@ -567,7 +567,7 @@ func looks(r *request) int32 {
 	return 10_000
 }
 
-// checkFate holds what becomes of an entry, from WIRE6 §6 alone, and that the call's tally says the same.
+// checkFate holds what becomes of an entry, from WIRE6 §6 and what the pump leaves, and that the call's tally says the same.
 func checkFate(t *testing.T, verb Verb, r *request, o *decision) {
 	t.Helper()
 	bad := func(why string) {
@@ -630,6 +630,8 @@ func fateOf(verb Verb, r *request) Disposition {
 		}
 	}
 	switch limit, _ := lease.Decimal(r.Args[Table[verb].Arity()-2]); {
+	case r.Slice > 0 && r.Types[KeyRow] == None && strings.HasPrefix(r.Entry, "JOB"):
+		return Left // the pump waits for the row
 	case !strings.HasPrefix(r.Entry, "JOB") || r.Types[KeyRow] != Hash || stray:
 		return Dropped
 	case r.has(FieldGroup):

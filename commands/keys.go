@@ -11,6 +11,7 @@ var keySuffix = [NumKeys]string{
 	KeyDead:      "dead",
 	KeyCompleted: "metrics:completed",
 	KeyFailed:    "metrics:failed",
+	KeyMeta:      "meta",
 }
 
 // Suffix is what follows the queue's base in the key's name.

@@ -96,13 +96,14 @@ enum {
     VM_EVENT_SHUTDOWN = 5,
     VM_EVENT_SWAPDB = 11,
     VM_EVENT_EVENTLOOP = 15,
+    VM_EVENT_CONFIG = 16,
     VM_EVENT_VERSION = 1,
 };
 enum { VM_EVENTLOOP_BEFORE_SLEEP = 0 };
 enum { VM_FLUSHDB_START = 0 };
 enum { VM_LOADING_ENDED = 3 };
 
-/* What comes with FLUSHDB, and with SWAPDB. */
+/* What comes with FLUSHDB, with SWAPDB and with CONFIG. */
 typedef struct {
     uint64_t version;
     int32_t sync;
@@ -112,6 +113,11 @@ typedef struct {
     uint64_t version;
     int32_t first, second;
 } vm_swap;
+typedef struct {
+    uint64_t version;
+    uint32_t count;
+    const char **names;
+} vm_config_change;
 
 typedef int (*vm_command_fn)(vm_ctx *, vm_string **, int);
 typedef void (*vm_free_fn)(vm_ctx *, void *);
@@ -296,6 +302,7 @@ typedef struct {
     X(int, ReplyWithLongLong, (vm_ctx *, long long))                                                                   \
     X(int, ReplyWithString, (vm_ctx *, vm_string *))                                                                   \
     X(int, ReplyWithArray, (vm_ctx *, long))                                                                           \
+    X(int, ReplyWithSimpleString, (vm_ctx *, const char *))                                                            \
     X(int, ReplyWithEmptyArray, (vm_ctx *))                                                                            \
     X(int, ReplyWithMap, (vm_ctx *, long))                                                                             \
     X(int, ReplyWithNull, (vm_ctx *))

@@ -151,6 +151,11 @@ static void view_arguments(emq_frame *f, int argc) {
         int step = v->list_at && *i >= v->list_at ? v->list_len : argc;
         for (int at = *i; at < argc; at += step) view(&args[at], f->argv[at]);
     }
+    if (v->payload_at && emq_max_payload_bytes) {
+        f->call.max_payload = emq_max_payload_bytes;
+        int step = v->list_at ? v->list_len : argc;
+        for (int at = v->payload_at; at < argc; at += step) view(&args[at], f->argv[at]);
+    }
     if (v->jobs == EMQ_SOURCE_LISTED_JOBS) emq_find_twins(f);
 }
 
@@ -176,7 +181,7 @@ static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int ve
     c->jobs.room = EMQ_WINDOW;
     if (v->jobs == EMQ_SOURCE_NAMED_JOB) {
         f->items[0].id = argv[v->id_at];
-        f->items[0].row_name = argv[v->arg_of[EMQ_KEY_ROW]];
+        if (v->arg_of[EMQ_KEY_ROW]) f->items[0].row_name = argv[v->arg_of[EMQ_KEY_ROW]];
         f->jobs[0] = (emq_job){.type = EMQ_TYPE_UNREAD};
         c->jobs.n = 1;
     }
@@ -205,7 +210,9 @@ static void execute(emq_frame *f) {
     emq_close_keys(f);
     if (!f->out.effects.n) return;
     emq_announce(f);
-    if (emq_waiting_clients() && emq_adds_to_pending(f)) emq_wake(vm_GetSelectedDb(f->ctx), f->base, f->base_len);
+    int awaited = emq_waiting_clients() ? emq_awaited(f) : 0;
+    if (awaited & EMQ_ADDS_JOB) emq_wake(vm_GetSelectedDb(f->ctx), f->base, f->base_len);
+    if (awaited & EMQ_OPENS_GATE) emq_wake_gated(vm_GetSelectedDb(f->ctx), f->base, f->base_len);
 }
 
 /* Counts a call that was decided, for INFO. */
@@ -288,6 +295,8 @@ int emq_run_claim(vm_ctx *ctx, vm_string **argv, emq_walk *walk, vm_ctx *to, vm_
     if (prepare(&f, ctx, argv, emq_verbs[EMQ_VERB_CLAIM].num_args, EMQ_VERB_CLAIM, walk, NULL)) {
         execute(&f);
         walk->step = f.call.step;
+        walk->gated = f.out.gated;
+        walk->opens = f.out.opens;
         if (f.out.result == EMQ_RESULT_CLAIMED) {
             outcome = EMQ_GRANTED;
             emq_reply_claimed(&f, to, base);

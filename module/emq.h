@@ -26,6 +26,7 @@ typedef struct {
     int list_at;      /* which argument a list begins with, or 0 */
     int list_len;     /* the number of arguments of one job of the list */
     int base_at;      /* which argument is the base, or 0 */
+    int payload_at;   /* which argument is the payload, or 0 */
     int numkeys;      /* 0: it has no such argument */
     int id_at;        /* which argument is the id, or 0 */
     int count_at;     /* which argument is the count of a scan, or 0 */
@@ -47,6 +48,7 @@ typedef struct {
     uint8_t num_probes;
     emq_probe probes[EMQ_MAX_PROBES];
     uint8_t member;
+    uint8_t gated;
     uint8_t merged;
     uint8_t readonly;
     uint8_t figures;
@@ -80,6 +82,8 @@ typedef struct {
     int ended;                                   /* the walk came to the last due entry */
     int panicked;                                /* on an entry, which is left, or without one: then it has ended */
     uint32_t dispositions[EMQ_NUM_DISPOSITIONS]; /* of the entries */
+    int gated;                                   /* a gate held the claim back, */
+    int64_t opens;                               /* and opens by itself then, in Unix ms, or 0 */
     int64_t lag_ms;                              /* how late the latest of the jobs that were moved came */
 } emq_walk;
 
@@ -193,6 +197,63 @@ static inline vm_string *emq_name(emq_frame *f, const emq_item *item, int key) {
     return f->name[key] ? f->name[key] : emq_find_name(f, key);
 }
 
+/* ---- lines.c: the lines of clients that wait, one line a queue ---- */
+
+typedef struct emq_waiter emq_waiter;
+typedef struct emq_line emq_line;
+
+/* A client's place in the line of one queue. */
+typedef struct emq_place {
+    emq_waiter *who;
+    emq_line *in;
+    struct emq_place *before, *after;
+} emq_place;
+
+struct emq_waiter {
+    vm_blocked *handle;
+    vm_string *name; /* of the key that it is blocked on */
+    uint64_t client;
+    int gone; /* it stands in no line any more */
+    size_t num_places;
+    emq_place places[]; /* in the order of the call: its priorities */
+};
+
+struct emq_line {
+    emq_place *first, *last;
+    size_t length;
+    emq_line *before, *after; /* among all lines */
+    int db;
+    int again;      /* to be woken at the next turn of the event loop */
+    int gated;      /* its first client was held back by a gate */
+    int64_t opens;  /* when that gate opens by itself, in Unix ms, or 0 */
+    size_t base_len;
+    char base[];
+};
+
+/* How many clients wait, for how many queues, and in the line of one. */
+size_t emq_waiting_clients(void);
+size_t emq_waiting_queues(void);
+size_t emq_waiting_for(int db, const char *base, size_t base_len);
+
+/* All lines, from the newest on by `after`. */
+emq_line *emq_newest_line(void);
+
+/* A client that was given its places enters the lines of its queues; the context is any. */
+void emq_enter_line(vm_ctx *ctx, emq_waiter *w, int db, vm_string *base);
+
+/* The client leaves its lines. Where it was the first, it may have been woken for an entry that it does not take, or there
+ * are more: the next one is woken. */
+void emq_leave_lines(emq_waiter *w);
+
+/* Wakes the first client that waits for a queue, as something may have come into its pending; or, if a gate held it back,
+ * as the gate may have opened. */
+void emq_wake(int db, const char *base, size_t base_len);
+void emq_wake_gated(int db, const char *base, size_t base_len);
+
+/* Wakes the first in a line if the queue has entries; in all lines of a database. */
+void emq_wake_if_entries(const emq_line *l);
+void emq_wake_db(int db);
+
 /* ---- keys.c ---- */
 
 /* From here on no key is open. */
@@ -244,8 +305,9 @@ void emq_apply(emq_frame *f);
  * no key of the frame is open any more. */
 void emq_announce(emq_frame *f);
 
-/* Tells whether the log adds a job to pending. */
-int emq_adds_to_pending(const emq_frame *f);
+/* What the log does that clients may wait for: it adds a job to pending, or may open a gate. */
+enum { EMQ_ADDS_JOB = 1, EMQ_OPENS_GATE = 2 };
+int emq_awaited(const emq_frame *f);
 
 /* ---- reply.c ---- */
 
@@ -292,18 +354,8 @@ int emq_run_claim(vm_ctx *ctx, vm_string **argv, emq_walk *walk, vm_ctx *to, vm_
 
 /* ---- waiting.c: clients that wait for jobs ---- */
 
-/* How many clients wait, and for how many queues. */
-size_t emq_waiting_clients(void);
-size_t emq_waiting_queues(void);
-
 /* Claims from the first of the call's queues that has a job, or has the client wait; the call has been checked. */
 int emq_wait(vm_ctx *ctx, vm_string **argv, int argc);
-
-/* Wakes the first client that waits for a queue, as something may have come into its pending. */
-void emq_wake(int db, const char *base, size_t base_len);
-
-/* Wakes for all queues of a database. */
-void emq_wake_db(int db);
 
 /* At each turn of the event loop. */
 void emq_waiting_turn(vm_ctx *ctx);
@@ -327,6 +379,7 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
 extern long long emq_pump_interval_ms; /* 0: off */
 extern long long emq_pump_budget_us;
 extern long long emq_max_stalled; /* 0: never */
+extern long long emq_max_payload_bytes; /* 0: any */
 extern int emq_config_changed;    /* set when any of them may have changed; the reader clears it */
 
 /* Puts the settings before the server and takes those that it has for them. 0 if one is out of its bounds, which the
@@ -387,7 +440,7 @@ typedef struct {
 } emq_pump_stats;
 extern emq_pump_stats emq_pump;
 
-/* Whether a client's write would be taken now. */
+/* Whether a client's write would be taken now, and the data are whole. */
 int emq_may_write(vm_ctx *ctx);
 
 /* At each turn of the event loop. */
@@ -395,6 +448,8 @@ void emq_pump_turn(vm_ctx *ctx);
 
 /* This server began to lead or to follow. */
 void emq_pump_role_changed(void);
+
+int emq_pump_subscribe(vm_ctx *ctx);
 
 /* No timer of it is left; the next turn of the event loop would set one again. */
 void emq_pump_stop(vm_ctx *ctx);

@@ -63,10 +63,38 @@ static void watch_clocks(void) {
     seen.steady = steady;
 }
 
-/* Whether a client's write would be taken now. A dry run finds what only the way of a command checks: too few replicas,
+/* Whether another system is bringing data, and the server was told so: what is not there yet may still come, as for the
+ * server itself, which then lets no key expire. The value is asked for, since the server's event tells the name alone. */
+static int asked_importing;
+
+static int is_importing(vm_ctx *ctx) {
+    static int importing;
+    if (asked_importing) return importing;
+    importing = 0;
+    vm_reply *reply = vm_Call(ctx, "CONFIG", "cc", "GET", "import-mode");
+    if (reply && vm_CallReplyType(reply) == VM_REPLY_ARRAY) {
+        size_t n = 0;
+        vm_reply *value = vm_CallReplyArrayElement(reply, 1); /* none before Valkey 8.1 */
+        const char *p = value ? vm_CallReplyStringPtr(value, &n) : NULL;
+        importing = p && n == 3 && !memcmp(p, "yes", n);
+    }
+    if (reply) vm_FreeCallReply(reply);
+    asked_importing = 1;
+    return importing;
+}
+
+static void on_config(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
+    (void)ctx, (void)event, (void)sub;
+    const vm_config_change *change = data;
+    for (uint32_t i = 0; i < change->count; i++)
+        if (!strcmp(change->names[i], "import-mode")) asked_importing = 0;
+}
+
+/* Whether a client's write would be taken now, and the data are whole. A dry run finds what only the way of a command checks: too few replicas,
  * a disk that fails. */
 int emq_may_write(vm_ctx *ctx) {
     if (emq_is_replica || paused || vm_GetContextFlags(ctx) & (VM_CTX_LOADING | VM_CTX_ASYNC_LOADING)) return 0;
+    if (is_importing(ctx)) return 0;
     vm_reply *reply = vm_Call(ctx, "DEL", "SDEs", emq_identity_key);
     int refused = reply && vm_CallReplyType(reply) == VM_REPLY_ERROR;
     if (reply) vm_FreeCallReply(reply);
@@ -184,7 +212,7 @@ static int fresh = 1;      /* it is to come at once: after a load, or when a set
 static int64_t due_ms;     /* when it is to come, on the steady clock */
 static int in_round, beat; /* in a round, which is one over all queues */
 static int more;           /* a queue that the round met has more work */
-static int64_t beat_ms;    /* when the last beat began, on the steady clock */
+static int64_t beat_ms;    /* when the last beat began, on the steady clock; 0: the next is due */
 static int64_t slice_us;   /* when the last slice began */
 
 static void begin_round(void) {
@@ -279,6 +307,11 @@ void emq_pump_turn(vm_ctx *ctx) {
     } else if (in_round || more) {
         arm(ctx, (emq_steady_us() - slice_us) / 1000 + 1);
     } else {
-        arm(ctx, beat_ms + emq_pump_interval_ms - emq_steady_us() / 1000);
+        arm(ctx, beat_ms ? beat_ms + emq_pump_interval_ms - emq_steady_us() / 1000 : 1);
     }
+}
+
+int emq_pump_subscribe(vm_ctx *ctx) {
+    asked_importing = 0;
+    return vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_CONFIG, VM_EVENT_VERSION}, on_config) == VM_OK;
 }

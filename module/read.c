@@ -55,6 +55,7 @@ EMQ_COLD static void read_figures(emq_frame *f) {
             vm_FreeString(NULL, first);
         }
     }
+    figures->waiting = (int64_t)emq_waiting_for(vm_GetSelectedDb(f->ctx), f->base, f->base_len);
     f->call.figures = figures;
 }
 
@@ -195,12 +196,11 @@ static int start_walk(emq_frame *f, vm_key *set) {
     vm_ZsetFirstInScoreRange(set, at.score, to, 0, 0);
     if (!at.ties) return 1;
     /* Past all ties but the last without a look, for they may be very many. */
-    for (uint32_t ties = 1; ties < at.ties; ties++)
-        if (!vm_ZsetRangeNext(set)) return 0;
-    vm_string *tie = vm_ZsetRangeCurrentElement(set, &score);
-    if (!tie) return 0;
-    vm_FreeString(NULL, tie);
-    if (score == at.score) return vm_ZsetRangeNext(set);
+    uint32_t ties = 1;
+    while (ties < at.ties && vm_ZsetRangeNext(set)) ties++;
+    vm_string *tie = ties == at.ties ? vm_ZsetRangeCurrentElement(set, &score) : NULL;
+    if (tie) vm_FreeString(NULL, tie);
+    if (tie && score == at.score) return vm_ZsetRangeNext(set);
     /* Some of them are gone, and what was passed instead is new to us. */
     vm_ZsetFirstInScoreRange(set, at.score, to, 1, 0);
     return 1;
@@ -301,10 +301,16 @@ void emq_read_plan(emq_frame *f) {
     if (v->numkeys && (numkeys->n != 1 || numkeys->p[0] != '0' + v->numkeys)) return;
     if (f->call.replica || !emq_find_base(f)) return;
     int named = v->jobs == EMQ_SOURCE_NAMED_JOB;
+    if (named && !f->items[0].row_name) {
+        f->items[0].row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, f->call.args.at[v->id_at]);
+        f->items[0].owns_row_name = 1;
+    }
     if (named) emq_open(f, f->items, EMQ_KEY_ROW); /* first, for it is the key that is most often made */
     for (uint32_t keys = v->keys; keys; keys &= keys - 1) read_type(f, __builtin_ctz(keys));
     read_identity(f);
     if (!v->late_probes) read_probes(f);
+    if (v->gated && f->call.types[EMQ_KEY_META] == EMQ_TYPE_HASH && f->call.types[EMQ_KEY_ACTIVE] == EMQ_TYPE_SORTED_SET)
+        f->call.num_active = (int64_t)vm_ValueLength(f->key[EMQ_KEY_ACTIVE]);
     if (named)
         read_named(f);
     else if (f->listed)
