@@ -32,9 +32,17 @@ func TestTheStepsReadWhatThePlansName(t *testing.T) {
 	}
 	const pending, active = commands.KeyPending, commands.KeyActive
 	const state, attempts, group, parent = commands.FieldState, commands.FieldAttempts, commands.FieldGroup, commands.FieldParent
+	var gates []commands.Probe
+	for _, f := range []commands.Field{
+		commands.FieldPaused, commands.FieldPausedUntil, commands.FieldConcurrency, commands.FieldMax, commands.FieldDuration,
+		commands.FieldWindow, commands.FieldUsed,
+	} {
+		gates = append(gates, commands.Probe{Key: commands.KeyMeta, Field: f})
+	}
 	for verb, want := range map[commands.Verb]reads{
 		commands.Enqueue: {keys: []commands.Key{pending}},
-		commands.Claim:   {keys: []commands.Key{pending, active}, values: []commands.Field{state, attempts, commands.FieldPayload}},
+		// A queue without meta has no gates to read.
+		commands.Claim: {[]commands.Key{pending, active, commands.KeyMeta}, []commands.Field{state, attempts, commands.FieldPayload}, gates},
 		commands.Complete: {[]commands.Key{active, pending, commands.KeyCompleted}, []commands.Field{state, attempts, group, parent},
 			[]commands.Probe{{Key: commands.KeyCompleted, Field: commands.FieldCount}}},
 		commands.Fail: {[]commands.Key{active, pending, commands.KeySchedule, commands.KeyDead},
