@@ -76,3 +76,31 @@ func TestSettingsOfTheExample(t *testing.T) {
 	require.NotContains(t, args, "--loadmodule")
 	require.NotContains(t, args, "--appendonly")
 }
+
+func TestWaysToWaitAreComparedAmongThoseWhoWaitBeside(t *testing.T) {
+	legs := func(us map[string]float64) (legs []*leg) {
+		for way, p50 := range us {
+			legs = append(legs, &leg{Executor: way, P50: []float64{p50, 2 * p50}, P99: 10 * p50, Samples: 7})
+		}
+		return legs
+	}
+	w := &wait{Scene: scenes[3], Beside: &result{Legs: legs(map[string]float64{ours: 20, bare: 10, plain: 40})}}
+	w.Legs = append(legs(map[string]float64{ours: 30, bare: 20, plain: 60}), legs(map[string]float64{ours: 30, bare: 20, plain: 60})...)
+	(&report{Wait: []*wait{w}}).summarizeWait()
+	require.Equal(t, stats.Bound{Median: 15, Low: 15, High: 15}, w.Over["p50"])
+	require.Equal(t, stats.Bound{Median: 100, Low: 100, High: 100}, w.Over["p99"])
+	require.Equal(t, stats.Bound{Median: 0.5, Low: 0.5, High: 0.5}, w.Ratios[plain]["p50"])
+	require.Equal(t, stats.Bound{Median: 2, Low: 2, High: 2}, w.Growth[bare])
+	require.Equal(t, stats.Bound{Median: 1.5, Low: 1.5, High: 1.5}, w.Growth[ours])
+	require.EqualValues(t, 14, w.jobs(ours))
+}
+
+func TestBatchesFillTheirPipelines(t *testing.T) {
+	for batch, want := range map[int]int{0: 64, 1: 64, 10: 60, 100: 100, 1000: 1000} {
+		e := batchesOf(batch, 3)
+		require.Equal(t, want, e.pipeline(base), batch)
+		require.Zero(t, e.whole(1024, base)%want, batch)
+		require.Equal(t, want, e.whole(1, base), batch)
+	}
+	require.Equal(t, "EMQ.MCLAIM", batched[0].stat("CLAIM"))
+}

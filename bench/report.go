@@ -204,9 +204,15 @@ func (r *report) print(to io.Writer) {
 	r.printYield(to)
 	r.printContests(to)
 	r.printWait(to)
+	r.printWeights(to)
 }
 
 func table(to io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(to, 0, 0, 2, ' ', 0) }
+
+// bound is an estimate as the tables show it.
+func bound(b stats.Bound, places int) string {
+	return fmt.Sprintf("%.*f [%.*f %.*f]", places, b.Median, places, b.Low, places, b.High)
+}
 
 func (r *report) printRatios(to io.Writer, other string, shown []metric) {
 	w := table(to)
@@ -224,8 +230,7 @@ func (r *report) printRatios(to io.Writer, other string, shown []metric) {
 		}
 		fmt.Fprint(w, a.Axis.Name)
 		for _, m := range shown {
-			b := a.Ratios[other][m.name]
-			fmt.Fprintf(w, "\t%.2f [%.2f %.2f]", b.Median, b.Low, b.High)
+			fmt.Fprint(w, "\t", bound(a.Ratios[other][m.name], 2))
 		}
 		fmt.Fprintln(w)
 	}

@@ -26,9 +26,12 @@ type scene struct {
 }
 
 var (
-	fifty    = scene{1, 50}
-	scenes   = []scene{{1, 1}, fifty, {1, 1_000}, {1, 10_000}, {1_000, 10}}
-	waitWays = []load.Way{load.BClaim, load.BZPopMin, load.Plain}
+	fifty     = scene{1, 50}
+	scenes    = []scene{{1, 1}, fifty, {1, 1_000}, {1, 10_000}, {1_000, 10}}
+	waitWays  = []load.Way{load.BClaim, load.BZPopMin, load.Plain}
+	latencies = []metric{metrics[3], metrics[5]} // p50 and p99
+
+	ours, bare, plain = load.BClaim.Name, load.BZPopMin.Name, load.Plain.Name
 )
 
 func (s scene) all() int { return s.Queues * s.Each }
@@ -46,11 +49,14 @@ type wait struct {
 	result
 	// Beside are the ways among fifty who wait, on a server of their own, in the same turns.
 	Beside *result `json:"beside_fifty,omitempty"`
-	// Over is what the first way takes above the second, in µs.
+	// Over is what BCLAIM takes above bare BZPOPMIN, in µs.
 	Over map[string]stats.Bound `json:"over_us,omitempty"`
 	// Growth is p50 as a ratio to that among fifty, of each way.
 	Growth map[string]stats.Bound `json:"growth,omitempty"`
 }
+
+// besides is room for the clients and files that are not those who wait.
+const besides = 100
 
 // A turn of one way lasts for so many jobs, or until the time is over, since one job may take half a second.
 const (
@@ -68,18 +74,16 @@ func (s scene) turns() int {
 
 // measureWait measures how long a job takes to reach one who waits for it, and what those who wait take in memory.
 func (p *plan) measureWait(ctx context.Context, r *report) error {
+	var files syscall.Rlimit // Go has raised it as far as it may
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return err
+	}
 	for _, s := range scenes {
 		if p.quick && s.all() > 1_000 {
 			continue
 		}
-		// Go has raised the limit as far as it may.
-		const others = 200
-		var files syscall.Rlimit
-		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-			return err
-		}
-		if need := s.all() + others; uint64(need) > files.Cur {
-			fmt.Fprintf(os.Stderr, "wait: %s needs %d open files, and no more than %d are allowed (ulimit -Hn), so it is left out\n", s, need, files.Cur)
+		if need := uint64(s.all() + fifty.all() + besides); need > files.Cur {
+			fmt.Fprintf(os.Stderr, "wait: %s needs %d open files and %d are allowed (ulimit -Hn), so it is left out\n", s, need, files.Cur)
 			continue
 		}
 		if err := p.measureScene(ctx, s, r); err != nil {
@@ -89,7 +93,7 @@ func (p *plan) measureWait(ctx context.Context, r *report) error {
 	if p.quick {
 		return nil
 	}
-	for _, w := range waitWays[:2] {
+	for _, w := range []load.Way{load.BClaim, load.BZPopMin} {
 		if err := r.weigh(ctx, p.modules, w); err != nil {
 			return fmt.Errorf("memory, %s: %w", w.Name, err)
 		}
@@ -148,9 +152,8 @@ func (p *plan) measureScene(ctx context.Context, s scene, r *report) (err error)
 
 // serveCrowd starts a server on which so many can wait.
 func serveCrowd(ctx context.Context, m modules, clients int) (_ *crowd, err error) {
-	const others = 100
 	c := &crowd{}
-	if c.server, err = m.start([]*executor{&native}, "--maxclients", strconv.Itoa(clients+others)); err != nil {
+	if c.server, err = m.start([]*executor{&native}, "--maxclients", strconv.Itoa(clients+besides)); err != nil {
 		return nil, err
 	}
 	c.control = control(c.server, native.db)
@@ -268,25 +271,21 @@ func (r *report) weigh(ctx context.Context, m modules, way load.Way) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	// A client's buffers shrink when it has been idle for some seconds.
-	const shrunk = 70
-	empty, err := settled(ctx, c.control, shrunk)
-	if err != nil {
-		return err
-	}
-	if err := c.dial(s); err != nil {
-		return err
-	}
-	idle, err := settled(ctx, c.control, shrunk)
-	if err != nil {
-		return err
-	}
-	if err := c.Enter(way); err != nil {
-		return err
-	}
-	waiting, err := settled(ctx, c.control, shrunk)
-	if err != nil {
-		return err
+	var empty, idle, waiting memory
+	for _, step := range []struct {
+		to   *memory
+		take func() error
+	}{
+		{&empty, func() error { return nil }},
+		{&idle, func() error { return c.dial(s) }},
+		{&waiting, func() error { return c.Enter(way) }},
+	} {
+		if err := step.take(); err != nil {
+			return err
+		}
+		if *step.to, err = c.shrunk(ctx); err != nil {
+			return err
+		}
 	}
 	each := func(bytes int64) float64 { return float64(bytes) / float64(s.all()) }
 	r.Weights = append(r.Weights, &weight{
@@ -297,18 +296,27 @@ func (r *report) weigh(ctx context.Context, m modules, way load.Way) (err error)
 	return nil
 }
 
-var latencies = []metric{metrics[3], metrics[5]}
+// shrunk is the server's memory when the buffers of its clients have shrunk, which they do after some seconds without a
+// request, and what was freed has been given back.
+func (c *crowd) shrunk(ctx context.Context) (memory, error) {
+	if _, err := settled(ctx, c.control, 70); err != nil {
+		return memory{}, err
+	}
+	if err := c.control.Do(ctx, "MEMORY", "PURGE").Err(); err != nil {
+		return memory{}, err
+	}
+	return settled(ctx, c.control, 3)
+}
 
 func (r *report) summarizeWait() {
 	for _, w := range r.Wait {
-		first, second, plain := waitWays[0].Name, waitWays[1].Name, waitWays[2].Name
 		w.Over = map[string]stats.Bound{}
 		for _, m := range latencies {
-			if one, other := w.parts(first, m), w.parts(second, m); len(one) > 0 {
+			if one, other := w.parts(ours, m), w.parts(bare, m); len(one) > 0 {
 				w.Over[m.name] = stats.Difference(one, other)
 			}
 		}
-		w.Ratios = map[string]map[string]stats.Bound{plain: w.ratios(first, plain, latencies)}
+		w.Ratios = map[string]map[string]stats.Bound{plain: w.ratios(ours, plain, latencies)}
 		if w.Beside == nil || len(w.Beside.Legs) == 0 {
 			continue
 		}
@@ -320,65 +328,80 @@ func (r *report) summarizeWait() {
 }
 
 func (r *report) printWait(to io.Writer) {
-	if len(r.Wait) > 0 {
-		fmt.Fprint(to, "\nfrom the request that makes a job to the reply of one who waits for it, µs: medians of p50 and p99, and jobs measured\n\n")
-		w := table(to)
-		for _, way := range waitWays {
-			fmt.Fprintf(w, "\t%s\tp99\tjobs", way.Name)
-		}
-		fmt.Fprintln(w)
-		for _, found := range r.Wait {
-			fmt.Fprint(w, found.Scene)
-			for _, way := range waitWays {
-				fmt.Fprintf(w, "\t%.0f\t%.0f\t%d", found.median(way.Name, latencies[0]), found.median(way.Name, latencies[1]), found.jobs(way.Name))
-			}
-			fmt.Fprintln(w)
-		}
-		w.Flush()
-
-		first, second, plain := waitWays[0].Name, waitWays[1].Name, waitWays[2].Name
-		fmt.Fprintf(to, "\n%s: µs above %s, ratio to %s, and p50 as a ratio to that among %d on one queue, each way's; median over the pairs [95 %% bound]\n\n",
-			first, second, plain, fifty.all())
-		w = table(to)
-		for _, m := range latencies {
-			fmt.Fprintf(w, "\t%s − %s", m.name, second)
-		}
-		for _, m := range latencies {
-			fmt.Fprintf(w, "\t%s / %s", m.name, plain)
-		}
-		for _, way := range waitWays {
-			fmt.Fprintf(w, "\t%s / %d", way.Name, fifty.all())
-		}
-		fmt.Fprintln(w)
-		for _, found := range r.Wait {
-			fmt.Fprint(w, found.Scene)
-			for _, m := range latencies {
-				b := found.Over[m.name]
-				fmt.Fprintf(w, "\t%.0f [%.0f %.0f]", b.Median, b.Low, b.High)
-			}
-			for _, m := range latencies {
-				b := found.Ratios[plain][m.name]
-				fmt.Fprintf(w, "\t%.2f [%.2f %.2f]", b.Median, b.Low, b.High)
-			}
-			for _, way := range waitWays {
-				if b, ok := found.Growth[way.Name]; ok {
-					fmt.Fprintf(w, "\t%.2f [%.2f %.2f]", b.Median, b.Low, b.High)
-				} else {
-					fmt.Fprint(w, "\t")
-				}
-			}
-			fmt.Fprintln(w)
-		}
-		w.Flush()
+	if len(r.Wait) == 0 {
+		return
 	}
-	if len(r.Weights) > 0 {
-		fmt.Fprintf(to, "\nbytes per client, of %d: what its connection takes, and what waiting adds\n\n", r.Weights[0].Clients)
-		w := table(to)
-		defer w.Flush()
-		fmt.Fprintln(w, "\tconnection\tits RSS\twaiting\tits RSS")
-		for _, x := range r.Weights {
-			fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.0f\n", x.Way, x.Connection, x.ConnectionRSS, x.Waiting, x.WaitingRSS)
+	fmt.Fprint(to, "\nfrom the request that makes a job to the reply of one who waits for it: medians in µs, and how many jobs\n\n")
+	w := table(to)
+	for _, way := range waitWays {
+		fmt.Fprintf(w, "\t%s p50\tp99\tjobs", way.Name)
+	}
+	fmt.Fprintln(w)
+	for _, found := range r.Wait {
+		fmt.Fprint(w, found.Scene)
+		for _, way := range waitWays {
+			fmt.Fprintf(w, "\t%.0f\t%.0f\t%d", found.median(way.Name, latencies[0]), found.median(way.Name, latencies[1]), found.jobs(way.Name))
 		}
+		fmt.Fprintln(w)
+	}
+	w.Flush()
+
+	fmt.Fprintf(to, "\n%s: median over the pairs [95 %% bound]; differences in µs\n\n", ours)
+	for _, m := range latencies {
+		fmt.Fprintf(w, "\t%s − %s", m.name, bare)
+	}
+	for _, m := range latencies {
+		fmt.Fprintf(w, "\t%s / %s", m.name, plain)
+	}
+	fmt.Fprintln(w)
+	for _, found := range r.Wait {
+		fmt.Fprint(w, found.Scene)
+		for _, m := range latencies {
+			fmt.Fprint(w, "\t", bound(found.Over[m.name], 0))
+		}
+		for _, m := range latencies {
+			fmt.Fprint(w, "\t", bound(found.Ratios[plain][m.name], 2))
+		}
+		fmt.Fprintln(w)
+	}
+	w.Flush()
+	r.printGrowth(to)
+}
+
+func (r *report) printGrowth(to io.Writer) {
+	w := table(to)
+	defer w.Flush()
+	first := true
+	for _, found := range r.Wait {
+		if found.Growth == nil {
+			continue
+		}
+		if first {
+			first = false
+			fmt.Fprintf(to, "\np50 of each way, of that with %s: median over the pairs [95 %% bound]\n\n", fifty)
+			for _, way := range waitWays {
+				fmt.Fprint(w, "\t", way.Name)
+			}
+			fmt.Fprintln(w)
+		}
+		fmt.Fprint(w, found.Scene)
+		for _, way := range waitWays {
+			fmt.Fprint(w, "\t", bound(found.Growth[way.Name], 2))
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+func (r *report) printWeights(to io.Writer) {
+	if len(r.Weights) == 0 {
+		return
+	}
+	fmt.Fprintf(to, "\nbytes per client, of %d: its connection, and what waiting adds, by used_memory and by the resident set\n\n", r.Weights[0].Clients)
+	w := table(to)
+	defer w.Flush()
+	fmt.Fprintln(w, "\tconnection\tresident\twaiting\tresident")
+	for _, x := range r.Weights {
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.0f\n", x.Way, x.Connection, x.ConnectionRSS, x.Waiting, x.WaitingRSS)
 	}
 }
 
