@@ -279,6 +279,8 @@ const (
 	// NextLook: read, for the first job that is not decided, which sets of the queue hold it and the type of each; where
 	// the caller names the job, the plan's late part. Then decide on that job again.
 	NextLook
+	// NextList: answer with the queues that the host knows.
+	NextList
 	// NextClaim: claim from the first of the listed queues that has a job, or wait.
 	NextClaim
 	// NextScan: have the server make the scan, read everything anew and decide again, then on each entry that was found.

@@ -261,6 +261,10 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
     } else if (decided && f.out.next == EMQ_NEXT_CLAIM) {
         free_frame(&f);
         return emq_wait(ctx, argv, argc);
+    } else if (decided && f.out.next == EMQ_NEXT_LIST) {
+        count_call(&f, verb);
+        free_frame(&f);
+        return emq_list_queues(ctx, argv);
     } else if (decided && f.out.next == EMQ_NEXT_SCAN) {
         /* So is a scan, which may meet keys that have expired. */
         emq_close_keys(&f);

@@ -386,19 +386,19 @@ extern int emq_config_changed;    /* set when any of them may have changed; the 
  * server has logged. A later load of the same start keeps what the first took, for the server hands that out once. */
 int emq_load_config(vm_ctx *ctx, int again);
 
-/* ---- queues.c: the queues that may hold scheduled or active jobs ---- */
+/* ---- queues.c: the queues that are known ---- */
 
 typedef struct {
     emq_position at;
-    uint32_t left; /* in this beat */
+    uint32_t left; /* in this tick */
 } emq_progress;
 
 typedef struct emq_queue {
     int db;
-    uint32_t hash;
     emq_progress progress[2]; /* in schedule and active: the pump's own; at the start when the queue becomes known */
-    struct emq_queue *chain, *before, *after; /* queues.c's own, as is `forgotten` */
+    struct emq_queue *before, *after; /* queues.c's own, as are the next two */
     uint8_t forgotten;
+    uint8_t pumped;     /* it may have a schedule, an active or a meta: the pump visits it */
     uint8_t more;       /* the pump's own: its last visit left work */
     uint8_t reap_first; /* so is this: the order of the next */
     size_t base_len;
@@ -416,13 +416,19 @@ void emq_queues_turn(vm_ctx *ctx);
 /* The name of one of its sets, for the caller to free. */
 vm_string *emq_set_name(const emq_queue *q, int key);
 
+/* Answers EMQ.QUEUES, whose arguments have been checked. */
+int emq_list_queues(vm_ctx *ctx, vm_string **argv);
+
 /* The next queue to visit, in rounds: NULL says that the round is over, and the call after it begins another. A round
  * visits the queues that were known when it began and still are. A queue stays in memory until the next call, whatever
  * happens; if it was forgotten meanwhile (a flush), it says so. */
 emq_queue *emq_queues_next(void);
 
-/* Both of its sets are gone: there is no key of the name, of whatever type. A key of another type is not gone: it could
- * become a set without an event. */
+/* The pump has nothing to do for a queue that has no schedule, no active and no meta: it is not visited any more, and
+ * forgotten if it has no other key either. A key of another type counts: it could become a set without an event. */
+void emq_queues_rest(vm_ctx *ctx, emq_queue *q);
+
+/* All of its keys are gone. */
 void emq_queues_forget(emq_queue *q);
 
 /* All of them, from the newest on by `after`; for who only looks. */
@@ -434,9 +440,9 @@ size_t emq_queues_bytes(void);
 
 /* What the pump did since the load. */
 typedef struct {
-    uint64_t beats, slices, time_us, stood_down;
+    uint64_t ticks, slices, time_us, skipped;
     uint64_t promoted, returned, stalled, buried, dropped, left;
-    int64_t last_lag_ms, lag_ms; /* in the last beat, and in the one under way */
+    int64_t last_lag_ms, lag_ms; /* in the last tick, and in the one under way */
 } emq_pump_stats;
 extern emq_pump_stats emq_pump;
 

@@ -100,8 +100,9 @@ enum {
     EMQ_NEXT_FINISH = 0,
     EMQ_NEXT_MORE = 1,
     EMQ_NEXT_LOOK = 2,
-    EMQ_NEXT_CLAIM = 3,
-    EMQ_NEXT_SCAN = 4,
+    EMQ_NEXT_LIST = 3,
+    EMQ_NEXT_CLAIM = 4,
+    EMQ_NEXT_SCAN = 5,
 };
 
 enum {
@@ -197,19 +198,20 @@ enum {
     EMQ_ROLE_TOKEN = 8,
     EMQ_ROLE_PAYLOAD = 9,
     EMQ_ROLE_ERROR = 10,
-    EMQ_ROLE_LEASE = 11,
-    EMQ_ROLE_DELAY = 12,
-    EMQ_ROLE_DUE = 13,
-    EMQ_ROLE_MAX = 14,
-    EMQ_ROLE_MAX_STALLED = 15,
-    EMQ_ROLE_LIMIT = 16,
-    EMQ_ROLE_COUNT = 17,
-    EMQ_ROLE_TIMEOUT = 18,
-    EMQ_ROLE_PAUSE = 19,
-    EMQ_ROLE_CONCURRENCY = 20,
-    EMQ_ROLE_RATE_MAX = 21,
-    EMQ_ROLE_RATE_DURATION = 22,
-    EMQ_NUM_ROLES = 23,
+    EMQ_ROLE_AFTER = 11,
+    EMQ_ROLE_LEASE = 12,
+    EMQ_ROLE_DELAY = 13,
+    EMQ_ROLE_DUE = 14,
+    EMQ_ROLE_MAX = 15,
+    EMQ_ROLE_MAX_STALLED = 16,
+    EMQ_ROLE_LIMIT = 17,
+    EMQ_ROLE_COUNT = 18,
+    EMQ_ROLE_TIMEOUT = 19,
+    EMQ_ROLE_PAUSE = 20,
+    EMQ_ROLE_CONCURRENCY = 21,
+    EMQ_ROLE_RATE_MAX = 22,
+    EMQ_ROLE_RATE_DURATION = 23,
+    EMQ_NUM_ROLES = 24,
 };
 
 enum {
@@ -264,7 +266,8 @@ enum {
     EMQ_VERB_PAUSE = 20,
     EMQ_VERB_RESUME = 21,
     EMQ_VERB_LIMIT = 22,
-    EMQ_NUM_VERBS = 23,
+    EMQ_VERB_QUEUES = 23,
+    EMQ_NUM_VERBS = 24,
 };
 
 enum {
@@ -287,10 +290,10 @@ enum {
 };
 
 /* The module's own version, as a decimal MMmmpp. */
-#define EMQ_VERSION 100
+#define EMQ_VERSION 200
 
 /* One X(verb) for each verb, in their order. */
-#define EMQ_EACH_VERB(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22)
+#define EMQ_EACH_VERB(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23)
 
 /* A Go string that views bytes of the server's. */
 typedef struct {
