@@ -81,8 +81,9 @@ demo: build/emq.so ## a private server and 10,000 jobs through their whole life
 test: test-unit test-server ## vet, unit tests, and every suite against a real server
 
 test-unit: ## vet, the tests of the pure packages, also under the race detector, of the pages and the bench
-	go vet ./...
-	CGO_ENABLED=0 go test -count=1 $(pure) ./docs ./bench/...
+	go vet ./... && go -C bench vet ./...
+	CGO_ENABLED=0 go test -count=1 $(pure) ./docs
+	CGO_ENABLED=0 go -C bench test -count=1 ./...
 	CGO_ENABLED=1 go test -count=1 -race $(pure)
 
 test-server: build build/stub build/emq-asan.so ## the suites against a real server; ARGS='-run Claim -v' for a part
@@ -124,13 +125,13 @@ golden: build ## write the golden file anew from what the server answers
 	@$(with_server) go test -count=1 ./test/ -run Golden -update
 
 bench: build ## the verbs against the Lua scripts and a floor in C; ARGS='-axis base -pairs 10' for a part
-	@$(with_server) exec go run ./bench $(ARGS)
+	@$(with_server) exec go -C bench run . $(ARGS)
 
 bench-quick: build/emq.so ## the same in two minutes: fewer pairs, no backlog of a million
-	@$(with_server) exec go run ./bench -quick $(ARGS)
+	@$(with_server) exec go -C bench run . -quick $(ARGS)
 
 bench-peers: build/emq.so bench/peers/bullmq/node_modules ## EMQ beside asynq and BullMQ, on one server
-	@$(with_server) exec go -C bench/peers run . $(ARGS)
+	@$(with_server) exec go -C bench run ./peers $(ARGS)
 
 # Without node the comparison is with asynq alone.
 bench/peers/bullmq/node_modules: bench/peers/bullmq/package-lock.json

@@ -79,7 +79,9 @@ for tags in '' emqdebug; do
 	check "C warnings$with" c_side "$tags"
 done
 
-check 'vet of the peers, a module of their own' go -C bench/peers vet ./...
+# bench is a module of its own: in its folder, ./... are its packages.
+check 'vet of bench' go -C bench vet ./...
+check 'staticcheck of bench' env -C bench "$(go tool -n staticcheck)" ./...
 
 # Decisions import nothing that reads a clock, blocks, or allocates for a text; the module nothing that starts a
 # thread or a goroutine. The lists are the whole of what is allowed: a new import is a decision to make here.
