@@ -272,8 +272,11 @@ static void apply_merged(emq_frame *f) {
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t s = sets.leave[pass]; s; s &= s - 1) remove_ids(f, __builtin_ctz(s), pass);
     emq_effect *first = f->out.effects.at, *end = first + f->out.effects.n;
-    for (emq_effect *e = first; e < end; e++)
-        if (is_of_row(e)) apply_effect(f, e);
+    for (emq_effect *e = first; e < end; e++) {
+        if (!is_of_row(e)) continue;
+        apply_effect(f, e);
+        if (f->verb->creates) emq_close_keys(f); /* a row that is opened first can be made as it is */
+    }
     delete_rows(f);
     for (uint32_t s = sets.enter; s; s &= s - 1) add_ids(f, __builtin_ctz(s));
     for (emq_effect *e = first; e < end; e++)

@@ -48,6 +48,7 @@ typedef struct {
     uint8_t num_probes;
     emq_probe probes[EMQ_MAX_PROBES];
     uint8_t member;
+    uint8_t creates; /* the listed jobs are new ones: their rows are not there */
     uint8_t gated;
     uint8_t merged;
     uint8_t readonly;

@@ -54,7 +54,9 @@ static void close_keys(emq_frame *f, int first_stays) {
     }
 }
 
-void emq_close_keys(emq_frame *f) { close_keys(f, 0); }
+void emq_close_keys(emq_frame *f) {
+    if (f->first_key != EMQ_NO_KEY) close_keys(f, 0);
+}
 
 vm_key *emq_open_or_make(emq_frame *f, emq_item *item, int key) {
     vm_key *there = emq_open(f, item, key);

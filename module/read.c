@@ -134,6 +134,13 @@ static void read_named(emq_frame *f) {
     read_member(f, job, f->items);
 }
 
+/* Reads the type of a key that is not kept open. */
+static void read_type_unseen(emq_frame *f, vm_string *name, uint8_t *type) {
+    vm_key *key = vm_OpenKey(f->ctx, name, VM_READ | VM_OPEN_UNSEEN);
+    *type = type_of(key);
+    if (key) vm_CloseKey(key);
+}
+
 /* Reads the next job of the caller's list into a slot. 0 if there is none. */
 static int read_listed(emq_frame *f) {
     int32_t i = f->call.first + (int32_t)f->call.jobs.n;
@@ -146,6 +153,10 @@ static int read_listed(emq_frame *f) {
     job->id = f->call.args.at[f->verb->id_at + job->shift];
     item->row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, job->id);
     item->owns_row_name = 1;
+    if (f->verb->creates) {
+        read_type_unseen(f, item->row_name, &job->type);
+        return 1;
+    }
     read_row(f, job, item);
     read_member(f, job, item);
     return 1;
@@ -162,9 +173,7 @@ EMQ_COLD static int read_queue(emq_frame *f) {
     uint8_t *types[] = {&job->type, &job->active};
     for (int s = 0; s < 2; s++) {
         vm_string *name = emq_make_name(job->id.p, (size_t)job->id.n, sets[s], (emq_bytes){"", 0});
-        vm_key *key = vm_OpenKey(f->ctx, name, VM_READ | VM_OPEN_UNSEEN);
-        *types[s] = type_of(key);
-        vm_CloseKey(key);
+        read_type_unseen(f, name, types[s]);
         vm_FreeString(NULL, name);
     }
     return 1;
