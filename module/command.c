@@ -128,35 +128,6 @@ static void free_frame(emq_frame *f) {
 /* Kept from being inlined: a compiler that sees the size makes a loop of it that is slower than the call. */
 __attribute__((noipa)) static void clear(void *p, size_t n) { memset(p, 0, n); }
 
-static void view(emq_bytes *to, const vm_string *s) {
-    size_t n;
-    to->p = vm_StringPtrLen(s, &n);
-    to->n = (intptr_t)n;
-}
-
-/* Views the arguments that a decision may look at; the others stay empty. */
-static void view_arguments(emq_frame *f, int argc) {
-    const emq_verb *v = f->verb;
-    emq_bytes *args = f->first_args;
-    if (argc > EMQ_MAX_ARGS) {
-        args = vm_Alloc(sizeof(*args) * (size_t)argc);
-        memset(args, 0, sizeof(*args) * (size_t)argc);
-    }
-    f->call.args.at = args;
-    f->call.args.n = f->call.args.room = argc;
-    if (v->list_at) f->listed = (argc - v->list_at) / v->list_len;
-    for (const uint8_t *i = v->view; *i && *i < argc; i++) {
-        int step = v->list_at && *i >= v->list_at ? v->list_len : argc;
-        for (int at = *i; at < argc; at += step) view(&args[at], f->argv[at]);
-    }
-    if (v->payload_at && emq_max_payload_bytes) {
-        f->call.max_payload = emq_max_payload_bytes;
-        int step = v->list_at ? v->list_len : argc;
-        for (int at = v->payload_at; at < argc; at += step) view(&args[at], f->argv[at]);
-    }
-    if (v->jobs == EMQ_SOURCE_LISTED_JOBS) emq_find_twins(f);
-}
-
 /* Reads and decides. 0 if there is no decision. */
 static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk, emq_scanned *scan) {
     const emq_verb *v = &emq_verbs[verb];
@@ -174,7 +145,7 @@ static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int ve
     emq_start_opening(f);
 
     emq_call *c = &f->call;
-    view_arguments(f, argc);
+    emq_view_arguments(f, argc);
     c->jobs.at = f->jobs;
     c->jobs.room = EMQ_WINDOW;
     if (v->jobs == EMQ_SOURCE_NAMED_JOB) {

@@ -275,6 +275,11 @@ vm_key *emq_open_or_make(emq_frame *f, emq_item *item, int key);
 
 void emq_close_keys(emq_frame *f);
 
+/* ---- args.c ---- */
+
+/* Views the arguments that a decision may look at; the others stay empty. */
+void emq_view_arguments(emq_frame *f, int argc);
+
 /* ---- of queues.c: whether any queue may have a meta; if not, no claim need look for gates ---- */
 int emq_may_have_meta(void);
 
@@ -293,9 +298,6 @@ void emq_look(emq_frame *f);
 int emq_make_scan(emq_frame *f, emq_scanned *scan);
 
 void emq_free_item(emq_item *item);
-
-/* Finds the ids that stand in the list more than once. */
-void emq_find_twins(emq_frame *f);
 
 /* ---- effects.c ---- */
 
