@@ -18,10 +18,14 @@ var Statuses = [NumResults]int8{
 	ResultScript:    -2,
 }
 
-// listed notes what the verb came to for one job of a list, and goes on to the next. NoResult asks for a look first.
+// listed notes what the verb came to for one job of a list, and goes on to the next, if the call is not refused. NoResult
+// asks for a look first.
 func (o *Outcome) listed(result Result) Next {
-	if result == NoResult {
+	switch result {
+	case NoResult:
 		return NextLook
+	case ResultFence:
+		return NextFinish
 	}
 	m := o.mark()
 	m.Result = result
