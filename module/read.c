@@ -283,13 +283,14 @@ EMQ_COLD void emq_look(emq_frame *f) {
 
 /* ---- The plan ---- */
 
-/* Where the names can't be those of one queue, or nothing may be written, nothing is read: Go refuses these before it
- * looks at the store. */
+/* Where the names can't be those of one queue, nothing may be written, or a list is too long, nothing is read: Go refuses
+ * these before it looks at the store. */
 void emq_read_plan(emq_frame *f) {
     const emq_verb *v = f->verb;
     const emq_bytes *numkeys = &f->call.args.at[1];
     if (v->numkeys && (numkeys->n != 1 || numkeys->p[0] != '0' + v->numkeys)) return;
     if (f->call.replica || (v->cut_at && !emq_find_base(f))) return;
+    if (v->jobs == EMQ_SOURCE_LISTED_JOBS && f->listed > EMQ_MAX_LIST) return;
     int named = v->jobs == EMQ_SOURCE_NAMED_JOB;
     if (named && !f->items[0].row_name) {
         f->items[0].row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, f->call.args.at[v->id_at]);
