@@ -257,6 +257,8 @@ void emq_read_more(emq_frame *f, int32_t want) {
         f->call.ended = 1;
         return;
     }
+    /* The end of a list is known without another look. */
+    if (f->listed) f->call.ended = f->call.first + f->call.jobs.n == f->listed;
 }
 
 /* Where the caller names or lists the job, the late part of the plan; else which sets hold it. */
