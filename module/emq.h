@@ -401,6 +401,9 @@ int emq_awaited(const emq_frame *f);
 
 void emq_send_reply(emq_frame *f);
 
+/* How many things the audit found wrong with the gates. */
+int emq_findings_of_gates(const emq_frame *f);
+
 /* Answers a claim for a client that waits, in a context of its own. */
 void emq_reply_claimed(emq_frame *f, vm_ctx *to, vm_string *base);
 
