@@ -157,8 +157,9 @@ static int is_named_before(vm_string **argv, int i) {
     return 0;
 }
 
-/* `again` tells that there may be entries that were not looked at, or that a gate holds back. */
-static void begin_to_wait(vm_ctx *ctx, vm_string **argv, int argc, int again) {
+/* `again` tells that there may be entries that were not looked at, `gated` that a gate holds some back: until the first in
+ * line knows of which queues, it is woken by any of them. */
+static void begin_to_wait(vm_ctx *ctx, vm_string **argv, int argc, int again, int gated) {
     emq_waiter *w = vm_Alloc(sizeof(*w) + sizeof(w->places[0]) * (size_t)(argc - FIRST_BASE));
     char name[64] = "";
     int n = snprintf(name + 1, sizeof(name) - 1, "emq:waiting:%llu", (unsigned long long)++names_made);
@@ -167,7 +168,9 @@ static void begin_to_wait(vm_ctx *ctx, vm_string **argv, int argc, int again) {
     for (int i = FIRST_BASE; i < argc; i++) {
         if (is_named_before(argv, i)) continue;
         emq_enter_line(ctx, w, db, argv[i]);
-        if (again) wake_again(w->places[w->num_places - 1].in);
+        emq_line *l = w->places[w->num_places - 1].in;
+        if (again || gated) wake_again(l);
+        l->gated |= gated;
     }
     size_t digits;
     const char *text = vm_StringPtrLen(argv[TIMEOUT], &digits);
@@ -193,7 +196,7 @@ int emq_wait(vm_ctx *ctx, vm_string **argv, int argc) {
         counts()->results[EMQ_RESULT_EMPTY]++;
         return vm_ReplyWithEmptyArray(ctx);
     }
-    begin_to_wait(ctx, argv, argc, gated || walk.step >= MOST_DROPPED);
+    begin_to_wait(ctx, argv, argc, walk.step >= MOST_DROPPED, gated);
     return VM_OK;
 }
 
