@@ -28,6 +28,7 @@ func (q Queue) Schedule() string        { return q.Base() + "schedule" }
 func (q Queue) Dead() string            { return q.Base() + "dead" }
 func (q Queue) Completed() string       { return q.Base() + "metrics:completed" }
 func (q Queue) Failed() string          { return q.Base() + "metrics:failed" }
+func (q Queue) Meta() string            { return q.Base() + "meta" }
 func (q Queue) Set(state string) string { return q.Base() + SetOf[state] }
 
 // SetOf names, for each state of a row, the set that holds its id.
@@ -127,6 +128,30 @@ func (q Queue) Mfail(limit int64, jobs ...string) []string {
 	return append([]string{"EMQ.MFAIL", q.Base(), strconv.FormatInt(limit, 10)}, jobs...)
 }
 
+// Release gives a job back, uncounted; Requeue and Remove are an operator's, on jobs of a state.
+func (q Queue) Release(id, token string, delay int64) []string {
+	return []string{"EMQ.RELEASE", q.Base(), id, token, strconv.FormatInt(delay, 10)}
+}
+
+func (q Queue) Requeue(state string, ids ...string) []string {
+	return append([]string{"EMQ.REQUEUE", q.Base(), state}, ids...)
+}
+
+func (q Queue) Remove(state string, ids ...string) []string {
+	return append([]string{"EMQ.REMOVE", q.Base(), state}, ids...)
+}
+
+// The gates: a pause, for ms or with 0 until Resume, and the limits.
+func (q Queue) Pause(ms int64) []string {
+	return []string{"EMQ.PAUSE", q.Base(), strconv.FormatInt(ms, 10)}
+}
+
+func (q Queue) Resume() []string { return []string{"EMQ.RESUME", q.Base()} }
+
+func (q Queue) Limit(concurrency, rate, duration int64) []string {
+	return []string{"EMQ.LIMIT", q.Base(), strconv.FormatInt(concurrency, 10), strconv.FormatInt(rate, 10), strconv.FormatInt(duration, 10)}
+}
+
 // Move are the plain commands that take a job from one state to another by hand.
 func (q Queue) Move(id, from, to string) [][]string {
 	return [][]string{
@@ -134,6 +159,15 @@ func (q Queue) Move(id, from, to string) [][]string {
 		{"HSET", q.Row(id), "state", to},
 		{"ZADD", q.Set(to), "0", id},
 	}
+}
+
+// BClaim waits for a job of several queues, the first first; timeout 0 is for ever.
+func BClaim(lease, timeout int64, queues ...Queue) []string {
+	args := []string{"EMQ.BCLAIM", strconv.FormatInt(lease, 10), strconv.FormatInt(timeout, 10)}
+	for _, q := range queues {
+		args = append(args, q.Base())
+	}
+	return args
 }
 
 // With returns a copy of a command with one word replaced; 0 is the verb itself.
