@@ -49,7 +49,7 @@ var Results = [NumResults]struct{ Name, When string }{
 	ResultScheduled: {"scheduled", "the job waits for its time, created by SCHEDULE or given back by FAIL"},
 	ResultDuplicate: {"duplicate", "the row was there already: nothing changed"},
 	ResultClaimed:   {"claimed", "a job was handed out"},
-	ResultEmpty:     {"empty", "there was nothing to hand out, nothing due or nothing expired"},
+	ResultEmpty:     {"empty", "there was nothing to hand out, a gate was shut, nothing was due or nothing had expired"},
 	ResultCompleted: {"completed", "the job was settled as done"},
 	ResultDead:      {"dead", "the job failed for the last time"},
 	ResultExtended:  {"extended", "the lease got a new deadline"},
