@@ -146,10 +146,11 @@ void emq_queues_rest(vm_ctx *ctx, emq_queue *q) {
 /* ---- EMQ.QUEUES ---- */
 
 /* The user of a context, whose rights count; NULL where there is none, and the caller is unrestricted. To ask for it there
- * would crash the server, so a call that would need a user is tried first. */
-static vm_string *user_of(vm_ctx *ctx) {
+ * would crash the server, so a call that needs a user is tried first: this one again, since a call that the user has no
+ * right to would be logged. */
+static vm_string *user_of(vm_ctx *ctx, vm_string **argv) {
     errno = 0;
-    vm_reply *reply = vm_Call(ctx, "PING", "CDE");
+    vm_reply *reply = vm_Call(ctx, emq_verbs[EMQ_VERB_QUEUES].name, "CDEss", argv[1], argv[2]);
     int unrestricted = errno == ENOTSUP;
     if (reply) vm_FreeCallReply(reply);
     return unrestricted ? NULL : vm_GetCurrentUserName(ctx);
@@ -160,7 +161,7 @@ int emq_list_queues(vm_ctx *ctx, vm_string **argv) {
     const char *after = vm_StringPtrLen(argv[1], &after_len), *text = vm_StringPtrLen(argv[2], &digits);
     long most = 0, n = 0;
     for (size_t i = 0; i < digits; i++) most = most * 10 + (text[i] - '0');
-    vm_string *name = user_of(ctx);
+    vm_string *name = user_of(ctx, argv);
     vm_user *user = name ? vm_GetModuleUserFromUserName(name) : NULL;
     vm_dict_iterator *at = vm_DictIteratorStartC(dict_of(vm_GetSelectedDb(ctx)), after_len ? ">" : "^", (void *)after, after_len);
     vm_ReplyWithArray(ctx, VM_POSTPONED_LEN);
