@@ -224,10 +224,10 @@ void emq_queues_meet(vm_ctx *ctx, vm_string *name) {
 /* From 8.1 on a keyspace event runs with the client whose command it belongs to, moved to the database of the key; and
  * until 9.1.2 it was not moved back (valkey-io/valkey pull request 4024). So where a module listens to NEW or GENERIC, a
  * COPY or MOVE to another database leaves its client, its transaction and its place in the append-only file in the wrong
- * database. No client shall find its server like that. There we listen to the events of sorted sets, which are always of
- * the client's own database: they miss sets that RENAME, COPY, MOVE and RESTORE make, and a scan looks for those, after a
- * load and when one of the four was called (scan_is_due). It does so from 9.1.2 on as well, where COPY and MOVE to another
- * database still tell of the wrong one within a transaction.
+ * database. No client shall find its server like that. There we listen to the events of sorted sets and hashes, which are
+ * always of the client's own database: they miss keys that RENAME, COPY, MOVE and RESTORE make, and a scan looks for those,
+ * after a load and when one of the four was called (scan_is_due). It does so from 9.1.2 on as well, where COPY and MOVE to
+ * another database still tell of the wrong one within a transaction.
  * LOADED is safe: snapshots are read when no client's command runs, but for DEBUG RELOAD. */
 static int hears_new(void) {
     int server = vm_GetServerVersion();
@@ -322,7 +322,7 @@ enum { ASK_EVERY_MS = 1000 };
 
 static int misses_some;
 static int64_t asked_ms;
-static uint64_t calls; /* of what makes sets unheard; a digest of the server's own counts */
+static uint64_t calls; /* of what makes keys unheard; a digest of the server's own counts */
 
 static void on_loading(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     (void)ctx, (void)event, (void)data;
@@ -386,7 +386,7 @@ int emq_queues_subscribe(vm_ctx *ctx) {
     emq_seed_hash();
     misses_some = vm_GetServerVersion() >= 0x080100;
     hears_all = hears_new();
-    int classes = VM_NOTIFY_LOADED | (hears_new() ? VM_NOTIFY_NEW : VM_NOTIFY_ZSET);
+    int classes = VM_NOTIFY_LOADED | (hears_all ? VM_NOTIFY_NEW : VM_NOTIFY_ZSET | VM_NOTIFY_HASH);
     return vm_SubscribeToKeyspaceEvents(ctx, classes, on_key) == VM_OK &&
            vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_FLUSHDB, VM_EVENT_VERSION}, on_flush) == VM_OK &&
            vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_SWAPDB, VM_EVENT_VERSION}, on_swap) == VM_OK &&
