@@ -77,7 +77,7 @@ static int reply_queues(vm_ctx *ctx) {
     vm_ReplyWithArray(ctx, 2 + (long)emq_queues_count());
     vm_ReplyWithLongLong(ctx, (long long)emq_queues_count());
     vm_ReplyWithLongLong(ctx, (long long)emq_queues_bytes());
-    for (const emq_queue *q = emq_queues_newest(); q; q = q->after) reply_queue(ctx, q);
+    for (const emq_queue *q = emq_queues_newest(); q; q = q->after[EMQ_KNOWN]) reply_queue(ctx, q);
     return VM_OK;
 }
 

@@ -397,13 +397,17 @@ typedef struct {
     uint32_t left; /* in this tick */
 } emq_progress;
 
+/* The lists that a queue stands in: all that are known, and those that the pump visits, because they may have a schedule,
+ * an active or a meta. The newest is first. */
+enum { EMQ_KNOWN, EMQ_PUMPED, EMQ_NUM_LISTS };
+
 typedef struct emq_queue {
     int db;
     emq_progress progress[2]; /* in schedule and active: the pump's own; at the start when the queue becomes known */
-    struct emq_queue *before, *after; /* queues.c's own, as are the next three */
+    struct emq_queue *before[EMQ_NUM_LISTS], *after[EMQ_NUM_LISTS]; /* queues.c's own, as are the next three */
     uint8_t forgotten;
-    uint8_t with_meta;  /* it may have a meta */
-    uint8_t pumped;     /* it may have a schedule, an active or a meta: the pump visits it */
+    uint8_t with_meta; /* it may have a meta */
+    uint8_t pumped;
     uint8_t more;       /* the pump's own: its last visit left work */
     uint8_t reap_first; /* so is this: the order of the next */
     size_t base_len;
@@ -439,7 +443,7 @@ void emq_queues_rest(vm_ctx *ctx, emq_queue *q);
 /* All of its keys are gone. */
 void emq_queues_forget(emq_queue *q);
 
-/* All of them, from the newest on by `after`; for who only looks. */
+/* All of them, from the newest on by `after[EMQ_KNOWN]`; for who only looks. */
 const emq_queue *emq_queues_newest(void);
 size_t emq_queues_count(void);
 size_t emq_queues_bytes(void);

@@ -33,10 +33,9 @@ static size_t count, bytes;
 static size_t with_meta; /* the queues that may have a meta */
 static int hears_all;    /* of each key that comes into being the server tells at once */
 
-static emq_queue *first;    /* the newest, so that a round does not meet those that come meanwhile */
-static emq_queue *to_visit; /* by the pump */
-static emq_queue *to_check; /* by check() */
-static emq_queue *lent;     /* the pump has it: it is not freed before the pump comes back */
+static emq_queue *first[EMQ_NUM_LISTS]; /* the newest, so that a round does not meet those that come meanwhile */
+static emq_queue *next[EMQ_NUM_LISTS];  /* where check() and the pump go on in their rounds */
+static emq_queue *lent;                 /* the pump has it: it is not freed before the pump comes back */
 static int in_round;
 
 static vm_cursor *scan; /* NULL when there is none */
@@ -60,18 +59,37 @@ static vm_dict *dict_of(int db) {
     return by_base[db];
 }
 
+static void put_in(int list, emq_queue *q) {
+    q->before[list] = NULL;
+    q->after[list] = first[list];
+    if (first[list]) first[list]->before[list] = q;
+    first[list] = q;
+}
+
+static void take_from(int list, emq_queue *q) {
+    emq_queue *before = q->before[list], *after = q->after[list];
+    if (next[list] == q) next[list] = after;
+    *(before ? &before->after[list] : &first[list]) = after;
+    if (after) after->before[list] = before;
+}
+
+static void set_pumped(emq_queue *q, int pumped) {
+    if (q->pumped == pumped) return;
+    q->pumped = (uint8_t)pumped;
+    (pumped ? put_in : take_from)(EMQ_PUMPED, q);
+}
+
 /* Finds or adds a queue. */
 static emq_queue *know(int db, const char *base, size_t n) {
     vm_dict *dict = dict_of(db);
     emq_queue *q = vm_DictGetC(dict, (void *)base, n, NULL);
     if (q) return q;
     q = vm_Alloc(sizeof(*q) + n);
-    *q = (emq_queue){.db = db, .after = first, .base_len = n};
+    *q = (emq_queue){.db = db, .base_len = n};
     q->progress[0].at.score = q->progress[1].at.score = -INFINITY;
     memcpy(q->base, base, n);
     vm_DictSetC(dict, q->base, n, q);
-    if (first) first->before = q;
-    first = q;
+    put_in(EMQ_KNOWN, q);
     count++;
     bytes += size_of(q);
     return q;
@@ -80,11 +98,8 @@ static emq_queue *know(int db, const char *base, size_t n) {
 /* Takes a queue out of the register and out of the rounds. */
 static void take_out(emq_queue *q) {
     vm_DictDelC(by_base[q->db], q->base, q->base_len, NULL);
-    if (to_visit == q) to_visit = q->after;
-    if (to_check == q) to_check = q->after;
-    if (first == q) first = q->after;
-    if (q->before) q->before->after = q->after;
-    if (q->after) q->after->before = q->before;
+    set_pumped(q, 0);
+    take_from(EMQ_KNOWN, q);
     count--;
     bytes -= size_of(q);
     with_meta -= q->with_meta;
@@ -107,15 +122,13 @@ void emq_queues_forget(emq_queue *q) {
 
 emq_queue *emq_queues_next(void) {
     if (lent && lent->forgotten) vm_Free(lent);
-    if (!in_round) to_visit = first;
-    while (to_visit && !to_visit->pumped) to_visit = to_visit->after;
-    lent = to_visit;
+    lent = in_round ? next[EMQ_PUMPED] : first[EMQ_PUMPED];
     in_round = lent != NULL;
-    if (lent) to_visit = lent->after;
+    if (lent) next[EMQ_PUMPED] = lent->after[EMQ_PUMPED];
     return lent;
 }
 
-const emq_queue *emq_queues_newest(void) { return first; }
+const emq_queue *emq_queues_newest(void) { return first[EMQ_KNOWN]; }
 size_t emq_queues_count(void) { return count; }
 size_t emq_queues_bytes(void) { return bytes; }
 
@@ -139,7 +152,7 @@ void emq_queues_rest(vm_ctx *ctx, emq_queue *q) {
     if (q->forgotten) return;
     note_meta(q, is_there(ctx, q, EMQ_KEY_META));
     if (has_keys(ctx, q, 1)) return;
-    q->pumped = 0;
+    set_pumped(q, 0);
     if (!has_keys(ctx, q, 0)) emq_queues_forget(q);
 }
 
@@ -213,7 +226,7 @@ void emq_queues_meet(vm_ctx *ctx, vm_string *name) {
     const char *p = vm_StringPtrLen(name, &n);
     if (emq_is_child || !(base = base_of(p, n, &kind))) return;
     emq_queue *q = know(vm_GetSelectedDb(ctx), p, base);
-    q->pumped |= kinds[kind].pumped;
+    if (kinds[kind].pumped) set_pumped(q, 1);
     if (kinds[kind].key == EMQ_KEY_META) note_meta(q, 1);
     if (kinds[kind].key == EMQ_KEY_PENDING) emq_wake(q->db, q->base, q->base_len);
     if (count == before) return;
@@ -241,8 +254,8 @@ static int on_key(vm_ctx *ctx, int class, const char *event, vm_string *name) {
 }
 
 static void drop(int db) {
-    for (emq_queue *q = first, *after; q; q = after) {
-        after = q->after;
+    for (emq_queue *q = first[EMQ_KNOWN], *after; q; q = after) {
+        after = q->after[EMQ_KNOWN];
         if (db < 0 || q->db == db) emq_queues_forget(q);
     }
 }
@@ -264,7 +277,7 @@ static void on_swap(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     vm_dict *one = dict_of(swap->first), *other = dict_of(swap->second);
     by_base[swap->first] = other;
     by_base[swap->second] = one;
-    for (emq_queue *q = first; q; q = q->after) {
+    for (emq_queue *q = first[EMQ_KNOWN]; q; q = q->after[EMQ_KNOWN]) {
         if (q->db == swap->first)
             q->db = swap->second;
         else if (q->db == swap->second)
@@ -365,9 +378,9 @@ static void check(vm_ctx *ctx) {
     checks_pending -= checks;
     checks_at_once = 0;
     while (checks--) {
-        emq_queue *q = to_check ? to_check : first;
+        emq_queue *q = next[EMQ_KNOWN] ? next[EMQ_KNOWN] : first[EMQ_KNOWN];
         if (!q) break;
-        to_check = q->after;
+        next[EMQ_KNOWN] = q->after[EMQ_KNOWN];
         if (vm_SelectDb(ctx, q->db) == VM_OK && !has_keys(ctx, q, 0)) emq_queues_forget(q);
     }
 }
