@@ -89,7 +89,7 @@ check 'pure packages build without cgo' env CGO_ENABLED=0 go build "${pure[@]}"
 check 'imports of the pure packages' silent imports \
 	'bytes|errors|math|math/bits|slices|strconv|strings|unicode/utf8|emq/(commands|fence|lease)' "${pure[@]}"
 check 'imports of the module' silent imports \
-	'C|fmt|runtime|runtime/debug|strconv|strings|unsafe|emq/(commands|fence|lease)' ./module
+	'C|fmt|runtime|runtime/debug|slices|strconv|strings|unsafe|emq/(commands|fence|lease)' ./module
 check 'no goroutine' silent goroutines
 check 'no exit, no timer' silent grep -nE '\b(os\.Exit|log\.Fatal|time\.AfterFunc|runtime\.Goexit)' "${go_files[@]}"
 

@@ -134,7 +134,7 @@ typedef struct {
     emq_job jobs[EMQ_WINDOW];
 } emq_frame;
 
-/* ---- runtime.c: what was loaded, the clock, and the care of Go's scheduler ---- */
+/* ---- runtime.c: what was loaded, counters, clocks, and the care of Go's scheduler ---- */
 
 extern vm_string *emq_field[EMQ_NUM_FIELDS];
 extern vm_string *emq_const[EMQ_NUM_CONSTS];
@@ -169,6 +169,41 @@ void emq_entered_go(void);
 /* Lets the Go scheduler in if it is due; at each turn of the event loop. */
 void emq_yield_turn(void);
 
+/* What calls of a verb came to, and what became of entries that they walked; and each one's name in INFO, NULL where the
+ * verb can't come to that. */
+typedef struct {
+    uint64_t calls, results[EMQ_NUM_RESULTS], dispositions[EMQ_NUM_DISPOSITIONS];
+} emq_count;
+typedef struct {
+    const char *calls, *results[EMQ_NUM_RESULTS], *dispositions[EMQ_NUM_DISPOSITIONS];
+} emq_count_names;
+extern emq_count emq_counts[EMQ_NUM_VERBS];
+extern emq_count_names emq_counted[EMQ_NUM_VERBS];
+extern uint64_t emq_identity_claims;
+
+/* Fields that never change, and their values. */
+enum { EMQ_NUM_ABOUT = 4 };
+extern const char *emq_about[EMQ_NUM_ABOUT][2];
+
+/* ---- serving.c ---- */
+
+/* Whether a client's write would be taken now, and the data are whole. */
+int emq_may_write(vm_ctx *ctx);
+
+int emq_serving_subscribe(vm_ctx *ctx);
+
+/* ---- config.c ---- */
+
+extern long long emq_pump_interval_ms; /* 0: off */
+extern long long emq_pump_budget_us;
+extern long long emq_max_stalled; /* 0: never */
+extern long long emq_max_payload_bytes; /* 0: any */
+extern int emq_config_changed;    /* set when any of them may have changed; the reader clears it */
+
+/* Puts the settings before the server and takes those that it has for them. 0 if one is out of its bounds, which the
+ * server has logged. A later load of the same start keeps what the first took, for the server hands that out once. */
+int emq_load_config(vm_ctx *ctx, int again);
+
 /* ---- names.c ---- */
 
 extern const char *emq_suffix[EMQ_NUM_KEYS];
@@ -189,14 +224,8 @@ vm_string *emq_make_name(const char *base, size_t base_len, int key, emq_bytes i
  * is Go's to say. 0 if there is no base. */
 int emq_find_base(emq_frame *f);
 
-/* The name of a key of the frame's queue, not a row, looked for the first time. */
-vm_string *emq_find_name(emq_frame *f, int key);
-
 /* The name of a key of the frame's queue; the row is the item's. */
-static inline vm_string *emq_name(emq_frame *f, const emq_item *item, int key) {
-    if (key == EMQ_KEY_ROW) return item->row_name;
-    return f->name[key] ? f->name[key] : emq_find_name(f, key);
-}
+vm_string *emq_name(emq_frame *f, const emq_item *item, int key);
 
 /* ---- lines.c: the lines of clients that wait, one line a queue ---- */
 
@@ -260,135 +289,14 @@ void emq_wake_db(int db);
 /* From here on no key is open. */
 void emq_start_opening(emq_frame *f);
 
-/* Opens a key that is not open. */
-vm_key *emq_open_anew(emq_frame *f, emq_item *item, int key);
-
 /* The handle of a key, opened for reading and writing if it is not open yet. The item matters for a row alone. */
-static inline vm_key *emq_open(emq_frame *f, emq_item *item, int key) {
-    vm_key *open = key == EMQ_KEY_ROW ? item->row : f->key[key];
-    return open ? open : emq_open_anew(f, item, key);
-}
+vm_key *emq_open(emq_frame *f, emq_item *item, int key);
 
 /* The same for a key that is about to be written, which may have to be made. Making a key runs other modules' callbacks,
  * for it and for an expired one in its place. So no other key stays open across it; later effects open theirs anew. */
 vm_key *emq_open_or_make(emq_frame *f, emq_item *item, int key);
 
 void emq_close_keys(emq_frame *f);
-
-/* ---- of queues.c: whether any queue may have a meta; if not, no claim need look for gates ---- */
-int emq_may_have_meta(void);
-
-/* ---- read.c ---- */
-
-/* Reads what the plan names of the queue as a whole, and the first job. */
-void emq_read_plan(emq_frame *f);
-
-/* Reads up to `want` further jobs. */
-void emq_read_more(emq_frame *f, int32_t want);
-
-/* Reads what a decision has asked for of the first job of the window. */
-void emq_look(emq_frame *f);
-
-/* Makes the scan that was decided on. 0 if the server does not. No key is open. */
-int emq_make_scan(emq_frame *f, emq_scanned *scan);
-
-void emq_free_item(emq_item *item);
-
-/* Finds the ids that stand in the list more than once. */
-void emq_find_twins(emq_frame *f);
-
-/* ---- effects.c ---- */
-
-/* Claims the store with the caller's own rights. 0 if it could not: then nothing was written. */
-int emq_claim_identity(vm_ctx *ctx);
-
-/* Applies the effects in the log and hands them to the replicas and the AOF. */
-void emq_apply(emq_frame *f);
-
-/* Tells watchers, client-side caches and subscribers of each key that was changed. Other modules' callbacks run here, so
- * no key of the frame is open any more. */
-void emq_announce(emq_frame *f);
-
-/* What the log does that clients may wait for: it adds a job to pending, or may open a gate. */
-enum { EMQ_ADDS_JOB = 1, EMQ_OPENS_GATE = 2 };
-int emq_awaited(const emq_frame *f);
-
-/* ---- reply.c ---- */
-
-void emq_send_reply(emq_frame *f);
-
-/* Answers a claim for a client that waits, in a context of its own. */
-void emq_reply_claimed(emq_frame *f, vm_ctx *to, vm_string *base);
-
-/* ---- info.c ---- */
-
-/* What calls of a verb came to, and what became of entries that they walked; and each one's name in INFO, NULL where the
- * verb can't come to that. */
-typedef struct {
-    uint64_t calls, results[EMQ_NUM_RESULTS], dispositions[EMQ_NUM_DISPOSITIONS];
-} emq_count;
-typedef struct {
-    const char *calls, *results[EMQ_NUM_RESULTS], *dispositions[EMQ_NUM_DISPOSITIONS];
-} emq_count_names;
-extern emq_count emq_counts[EMQ_NUM_VERBS];
-extern emq_count_names emq_counted[EMQ_NUM_VERBS];
-extern uint64_t emq_identity_claims;
-
-/* Fields that never change, and their values. */
-enum { EMQ_NUM_ABOUT = 4 };
-extern const char *emq_about[EMQ_NUM_ABOUT][2];
-
-void emq_info(vm_info_ctx *ctx, int for_crash_report);
-
-/* ---- command.c ---- */
-
-extern emq_verb emq_verbs[EMQ_NUM_VERBS];
-extern const vm_command_fn emq_trampolines[EMQ_NUM_VERBS];
-
-/* Runs a verb for the pump: no client, no reply. 0 if it was refused. */
-int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk);
-
-/* What a claim for a client that waits comes to: it may go on with another queue unless the job was granted or the store
- * is another's. */
-enum { EMQ_GRANTED, EMQ_NOTHING, EMQ_FOREIGN };
-
-/* Runs EMQ.CLAIM with the given arguments. A job that is granted, or a refusal by the fence, is answered in the context
- * `to`, the job with the base before it. */
-int emq_run_claim(vm_ctx *ctx, vm_string **argv, emq_walk *walk, vm_ctx *to, vm_string *base);
-
-/* ---- waiting.c: clients that wait for jobs ---- */
-
-/* Claims from the first of the call's queues that has a job, or has the client wait; the call has been checked. */
-int emq_wait(vm_ctx *ctx, vm_string **argv, int argc);
-
-/* At each turn of the event loop. */
-void emq_waiting_turn(vm_ctx *ctx);
-
-/* No timer is left. */
-void emq_waiting_stop(vm_ctx *ctx);
-
-/* ---- register.c ---- */
-
-/* Makes the ACL category. NULL, or what could not be done; so also emq_register. */
-const char *emq_add_category(vm_ctx *ctx, const char *name);
-
-/* Puts the verb, already in emq_verbs, and its documentation before the server. The option is its last argument's word,
- * if that may be left out, or NULL. */
-const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *categories, const char *summary,
-                         const char *complexity, const char *since, const char *tips, const char *const *arg_names,
-                         const uint8_t *arg_types, const char *option);
-
-/* ---- config.c ---- */
-
-extern long long emq_pump_interval_ms; /* 0: off */
-extern long long emq_pump_budget_us;
-extern long long emq_max_stalled; /* 0: never */
-extern long long emq_max_payload_bytes; /* 0: any */
-extern int emq_config_changed;    /* set when any of them may have changed; the reader clears it */
-
-/* Puts the settings before the server and takes those that it has for them. 0 if one is out of its bounds, which the
- * server has logged. A later load of the same start keeps what the first took, for the server hands that out once. */
-int emq_load_config(vm_ctx *ctx, int again);
 
 /* ---- queues.c: the queues that are known ---- */
 
@@ -448,6 +356,103 @@ const emq_queue *emq_queues_newest(void);
 size_t emq_queues_count(void);
 size_t emq_queues_bytes(void);
 
+/* Whether any queue may have a meta; if not, no claim need look for gates. */
+int emq_may_have_meta(void);
+
+/* ---- args.c ---- */
+
+/* Views the arguments that a decision may look at; the others stay empty. */
+void emq_view_arguments(emq_frame *f, int argc);
+
+/* ---- read.c ---- */
+
+/* Reads what the plan names of the queue as a whole, and the first job. */
+void emq_read_plan(emq_frame *f);
+
+/* Reads up to `want` further jobs. */
+void emq_read_more(emq_frame *f, int32_t want);
+
+/* Reads what a decision has asked for of the first job of the window. */
+void emq_look(emq_frame *f);
+
+/* Makes the scan that was decided on. 0 if the server does not. No key is open. */
+int emq_make_scan(emq_frame *f, emq_scanned *scan);
+
+void emq_free_item(emq_item *item);
+
+/* ---- effects.c ---- */
+
+/* Claims the store with the caller's own rights. 0 if it could not: then nothing was written. */
+int emq_claim_identity(vm_ctx *ctx);
+
+/* Applies the effects in the log and hands them to the replicas and the AOF. */
+void emq_apply(emq_frame *f);
+
+/* Tells watchers, client-side caches and subscribers of each key that was changed. Other modules' callbacks run here, so
+ * no key of the frame is open any more. */
+void emq_announce(emq_frame *f);
+
+/* What the log does that clients may wait for: it adds a job to pending, or may open a gate. */
+enum { EMQ_ADDS_JOB = 1, EMQ_OPENS_GATE = 2 };
+int emq_awaited(const emq_frame *f);
+
+/* ---- reply.c ---- */
+
+void emq_send_reply(emq_frame *f);
+
+/* Answers a claim for a client that waits, in a context of its own. */
+void emq_reply_claimed(emq_frame *f, vm_ctx *to, vm_string *base);
+
+/* ---- command.c: what a command of a client's and a walk of the module's own have in common ---- */
+
+extern emq_verb emq_verbs[EMQ_NUM_VERBS];
+
+/* Reads and decides. 0 if there is no decision. The frame is to be freed whatever it answers. */
+int emq_prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk, emq_scanned *scan);
+
+/* Applies what was decided and announces it; a refusal has decided nothing. */
+void emq_execute(emq_frame *f);
+
+/* Closes what is open still, and frees all. */
+void emq_free_frame(emq_frame *f);
+
+/* Runs a verb for the pump: no client, no reply. 0 if it was refused. */
+int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk);
+
+/* What a claim for a client that waits comes to: it may go on with another queue unless the job was granted or the store
+ * is another's. */
+enum { EMQ_GRANTED, EMQ_NOTHING, EMQ_FOREIGN };
+
+/* Runs EMQ.CLAIM with the given arguments. A job that is granted, or a refusal by the fence, is answered in the context
+ * `to`, the job with the base before it. */
+int emq_run_claim(vm_ctx *ctx, vm_string **argv, emq_walk *walk, vm_ctx *to, vm_string *base);
+
+/* ---- waiting.c: clients that wait for jobs ---- */
+
+/* Claims from the first of the call's queues that has a job, or has the client wait; the call has been checked. */
+int emq_wait(vm_ctx *ctx, vm_string **argv, int argc);
+
+/* At each turn of the event loop. */
+void emq_waiting_turn(vm_ctx *ctx);
+
+/* No timer is left. */
+void emq_waiting_stop(vm_ctx *ctx);
+
+/* ---- dispatch.c: one function a verb for the server to call ---- */
+
+extern const vm_command_fn emq_trampolines[EMQ_NUM_VERBS];
+
+/* ---- register.c ---- */
+
+/* Makes the ACL category. NULL, or what could not be done; so also emq_register. */
+const char *emq_add_category(vm_ctx *ctx, const char *name);
+
+/* Puts the verb, already in emq_verbs, and its documentation before the server. The option is its last argument's word,
+ * if that may be left out, or NULL. */
+const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *categories, const char *summary,
+                         const char *complexity, const char *since, const char *tips, const char *const *arg_names,
+                         const uint8_t *arg_types, const char *option);
+
 /* ---- pump.c ---- */
 
 /* What the pump did since the load. */
@@ -458,19 +463,18 @@ typedef struct {
 } emq_pump_stats;
 extern emq_pump_stats emq_pump;
 
-/* Whether a client's write would be taken now, and the data are whole. */
-int emq_may_write(vm_ctx *ctx);
-
 /* At each turn of the event loop. */
 void emq_pump_turn(vm_ctx *ctx);
 
 /* This server began to lead or to follow. */
 void emq_pump_role_changed(void);
 
-int emq_pump_subscribe(vm_ctx *ctx);
-
 /* No timer of it is left; the next turn of the event loop would set one again. */
 void emq_pump_stop(vm_ctx *ctx);
+
+/* ---- info.c ---- */
+
+void emq_info(vm_info_ctx *ctx, int for_crash_report);
 
 /* ---- debug.c, in builds with the tag emqdebug ---- */
 

@@ -2,11 +2,6 @@
  * load, in plain memory: the server calls this in a crash report as well, so there is no Go here, no key and no lock. */
 #include "emq.h"
 
-emq_count emq_counts[EMQ_NUM_VERBS];
-emq_count_names emq_counted[EMQ_NUM_VERBS];
-const char *emq_about[EMQ_NUM_ABOUT][2];
-uint64_t emq_identity_claims;
-
 static void add(vm_info_ctx *ctx, const char *field, uint64_t n) { vm_InfoAddFieldULongLong(ctx, field, n); }
 
 static void tell_wire(vm_info_ctx *ctx) {

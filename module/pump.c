@@ -32,7 +32,6 @@ static struct {
     int away;               /* the pump had no turn yet, or could not write in its last one */
     int paused;             /* writes are paused */
     int64_t wall, steady;   /* when the event loop was last seen at work; ms */
-    int import_known, importing;
 
     /* The timer. */
     uint64_t timer;
@@ -70,40 +69,6 @@ static void watch_clocks(void) {
     if (steady - pump.steady > gap || wall - pump.wall > gap || pump.wall - wall > gap) pump.served_since = wall;
     pump.wall = wall;
     pump.steady = steady;
-}
-
-/* Whether another system is bringing data, and the server was told so: what is not there yet may still come, as for the
- * server itself, which then lets no key expire. The value is asked for, since the server's event tells the name alone. */
-static int is_importing(vm_ctx *ctx) {
-    if (pump.import_known) return pump.importing;
-    pump.importing = 0;
-    vm_reply *reply = vm_Call(ctx, "CONFIG", "cc", "GET", "import-mode");
-    if (reply && vm_CallReplyType(reply) == VM_REPLY_ARRAY) {
-        size_t n = 0;
-        vm_reply *value = vm_CallReplyArrayElement(reply, 1); /* none before Valkey 8.1 */
-        const char *p = value ? vm_CallReplyStringPtr(value, &n) : NULL;
-        pump.importing = p && n == 3 && !memcmp(p, "yes", n);
-    }
-    if (reply) vm_FreeCallReply(reply);
-    pump.import_known = 1;
-    return pump.importing;
-}
-
-static void on_config(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
-    (void)ctx, (void)event, (void)sub;
-    const vm_config_change *change = data;
-    for (uint32_t i = 0; i < change->count; i++)
-        if (!strcmp(change->names[i], "import-mode")) pump.import_known = 0;
-}
-
-/* A dry run finds what only the way of a command checks: too few replicas, a disk that fails. */
-int emq_may_write(vm_ctx *ctx) {
-    if (emq_is_replica || vm_AvoidReplicaTraffic() || vm_GetContextFlags(ctx) & (VM_CTX_LOADING | VM_CTX_ASYNC_LOADING)) return 0;
-    if (is_importing(ctx)) return 0;
-    vm_reply *reply = vm_Call(ctx, "DEL", "SDEs", emq_identity_key);
-    int refused = reply && vm_CallReplyType(reply) == VM_REPLY_ERROR;
-    if (reply) vm_FreeCallReply(reply);
-    return !refused;
 }
 
 /* Whether the selected database is of our wire. The verbs check that themselves; this spares another's store even the
@@ -333,9 +298,4 @@ void emq_pump_turn(vm_ctx *ctx) {
     }
     arm(ctx, pump.at_once ? 1 : next_in_ms());
     pump.at_once = 0;
-}
-
-int emq_pump_subscribe(vm_ctx *ctx) {
-    pump.import_known = 0;
-    return vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_CONFIG, VM_EVENT_VERSION}, on_config) == VM_OK;
 }
