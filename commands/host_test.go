@@ -9,7 +9,7 @@ type request struct {
 	Identity     string
 	IdentityType Type
 	Epoch        string
-	Row          [NumFields]string
+	Row          [NumRowFields]string
 	Present      uint32
 	Types        [NumKeys]Type // the row's included
 	Counts       [NumKeys]string
