@@ -457,7 +457,7 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
 
 /* What the pump did since the load. */
 typedef struct {
-    uint64_t ticks, slices, time_us, skipped;
+    uint64_t ticks, slices, time_us, skipped, visits;
     uint64_t promoted, returned, stalled, buried, dropped, left;
     int64_t last_lag_ms, lag_ms; /* in the last tick, and in the one under way */
 } emq_pump_stats;

@@ -179,6 +179,7 @@ static int move_jobs(vm_ctx *ctx, emq_queue *q, const names *n, int due, int exp
 
 /* Does what is due in a queue. 0 if the time was up before. */
 static int visit(vm_ctx *ctx, emq_queue *q, int64_t until) {
+    emq_pump.visits++;
     if (vm_SelectDb(ctx, q->db) != VM_OK) return 1;
     static const uint8_t looked_at[] = {EMQ_KEY_SCHEDULE, EMQ_KEY_ACTIVE, EMQ_KEY_META};
     names n = {0};
