@@ -320,11 +320,29 @@ func TestQueues(t *testing.T) {
 			c.Must(fmt.Sprintf("SELECT %d", round%5))
 			for i := range 40 {
 				q := wire.Queue(fmt.Sprintf("%s %d", strings.Repeat("q", round), i))
-				c.Must("ZADD "+wire.Line([]string{q.Active()})+" 9000000000000 JOB1", "SET "+wire.Line([]string{q.Base() + "}:active"})+" x")
+				kind := []string{q.Active(), q.Pending(), q.Dead(), q.Schedule()}[i/3%4]
+				c.Do("ZADD", kind, "9000000000000", "JOB1")
+				c.Do("SET", q.Base()+"}:active", "x")
+				c.Do("HSET", q.Meta(), "paused", "1")
 				if i%3 > 0 {
-					c.Must("DEL " + wire.Line([]string{q.Active()}))
+					c.Do("DEL", kind)
+				}
+				if i%5 > 0 {
+					c.Do("DEL", q.Meta())
 				}
 			}
+			last := ""
+			for after, n := "", 7; n == 7; {
+				list := wire.Value(c.Do(wire.Queues(after, 7)...)).([]any)
+				if n = len(list); n > 0 {
+					after = list[n-1].(string)
+				}
+				for _, base := range list {
+					require.Less(t, last, base)
+					last = base.(string)
+				}
+			}
+			require.NotEmpty(t, last)
 			c.Must([]string{"PING", "SWAPDB 1 2", "FLUSHDB", "PING"}[round%4])
 		}
 		require.Equal(t, wire.Array(wire.Bulk("emq.max-stalled"), wire.Bulk("3")), c.Do("CONFIG", "GET", "emq.max-stalled"))
