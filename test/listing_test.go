@@ -33,7 +33,7 @@ func parts(c *wire.Conn, count int, between ...func()) (all []string) {
 	for after := ""; ; {
 		some := part(c, after, count)
 		all = append(all, some...)
-		if len(some) < count {
+		if len(some) < count || some[0] <= after { // the latter would have no end
 			return all
 		}
 		after = some[len(some)-1]
