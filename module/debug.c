@@ -30,7 +30,7 @@ static void reply_pair(vm_ctx *ctx, const char *name, int64_t n) {
 /* What the pump did, and what it knows. */
 static int reply_pump(vm_ctx *ctx) {
     const emq_pump_stats *p = &emq_pump;
-    vm_ReplyWithArray(ctx, 28);
+    vm_ReplyWithArray(ctx, 30);
     reply_pair(ctx, "ticks", (int64_t)p->ticks);
     reply_pair(ctx, "slices", (int64_t)p->slices);
     reply_pair(ctx, "time_us", (int64_t)p->time_us);
@@ -44,6 +44,7 @@ static int reply_pump(vm_ctx *ctx) {
     reply_pair(ctx, "left", (int64_t)p->left);
     reply_pair(ctx, "last_lag_ms", p->last_lag_ms);
     reply_pair(ctx, "queues", (int64_t)emq_queues_count());
+    reply_pair(ctx, "may_have_meta", emq_may_have_meta());
     reply_pair(ctx, "queues_bytes", (int64_t)emq_queues_bytes());
     return VM_OK;
 }

@@ -353,6 +353,9 @@ emq_queue *emq_queues_next(void);
  * forgotten if it has no other key either. A key of another type counts: it could become a set without an event. */
 void emq_queues_rest(vm_ctx *ctx, emq_queue *q);
 
+/* Whether a queue may have a meta; if not, neither the pump nor a claim looks for it. */
+void emq_queues_note_meta(emq_queue *q, int may);
+
 /* All of its keys are gone. */
 void emq_queues_forget(emq_queue *q);
 

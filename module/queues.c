@@ -105,8 +105,7 @@ static void take_out(emq_queue *q) {
     with_meta -= q->with_meta;
 }
 
-/* Notes whether a queue may have a meta. */
-static void note_meta(emq_queue *q, int may) {
+void emq_queues_note_meta(emq_queue *q, int may) {
     with_meta += (size_t)may - q->with_meta;
     q->with_meta = (uint8_t)may;
 }
@@ -150,7 +149,7 @@ static int has_keys(vm_ctx *ctx, const emq_queue *q, int pumped_alone) {
 
 void emq_queues_rest(vm_ctx *ctx, emq_queue *q) {
     if (q->forgotten) return;
-    note_meta(q, is_there(ctx, q, EMQ_KEY_META));
+    emq_queues_note_meta(q, is_there(ctx, q, EMQ_KEY_META));
     if (has_keys(ctx, q, 1)) return;
     set_pumped(q, 0);
     if (!has_keys(ctx, q, 0)) emq_queues_forget(q);
@@ -227,7 +226,7 @@ void emq_queues_meet(vm_ctx *ctx, vm_string *name) {
     if (emq_is_child || !(base = base_of(p, n, &kind))) return;
     emq_queue *q = know(vm_GetSelectedDb(ctx), p, base);
     if (kinds[kind].pumped) set_pumped(q, 1);
-    if (kinds[kind].key == EMQ_KEY_META) note_meta(q, 1);
+    if (kinds[kind].key == EMQ_KEY_META) emq_queues_note_meta(q, 1);
     if (kinds[kind].key == EMQ_KEY_PENDING) emq_wake(q->db, q->base, q->base_len);
     if (count == before) return;
     checks_pending += 2;

@@ -186,6 +186,8 @@ func TestClientsStayInTheirDatabase(t *testing.T) {
 		st.Must("SELECT 2", "ZADD "+key+" "+far+" JOB1", "COPY "+key+" "+key+" DB 9", "MOVE "+key+" 4")
 		in("2")
 	}
+	st.Must("SELECT 2", "HSET emq:{q}:meta paused 1", "COPY emq:{q}:meta emq:{q}:meta DB 9", "MOVE emq:{q}:meta 4")
+	in("2")
 	st.Must("ZADD x " + far + " JOB1")
 	st.Must("MULTI", "COPY x z DB 9", "MOVE x 5", "SET in-transaction 1", "EXEC")
 	in("2")

@@ -172,6 +172,39 @@ func TestEndedPausesStay(t *testing.T) {
 	b.Must("FLUSHALL")
 }
 
+// While no queue has a gate nobody looks for one, the pump neither; and where there was one, that is so again when it is
+// gone, though the queue has more to do. On the servers that do not tell of each key, claims always look.
+func TestGatesThatAreGone(t *testing.T) {
+	b := begin(t, "5")
+	nobodyLooks := func() {
+		t.Helper()
+		if b.hearsAll() {
+			store.WaitFor(t, "no queue to have a gate", func() bool { return b.stats()["may_have_meta"] == 0 })
+		}
+		b.ticks(2)
+	}
+	b.leased(q, 1, maxTime)
+	require.Equal(t, wire.Integer(1), b.Do(q.Enqueue("JOBnext", "x")...))
+	for range 3 {
+		nobodyLooks()
+		b.Must("EMQ.LIMIT " + q.Base() + " 1 0 0")
+		require.Equal(t, wire.Empty, b.Do(q.Claim(1000)...))
+		b.ticks(2)
+		require.Equal(t, wire.Empty, b.Do(q.Claim(1000)...), "the gate is seen, whatever the pump notes")
+		b.Must("EMQ.LIMIT "+q.Base()+" 0 0 0", "EMQ.PAUSE "+q.Base()+" 20")
+		require.Equal(t, wire.Empty, b.Do(q.Claim(1000)...))
+		store.WaitFor(t, "the pause to be tidied", func() bool { return b.Do("EXISTS", q.Meta()) == wire.Integer(0) })
+	}
+	// A gate that comes without an event that the module hears is found by the scan.
+	nobodyLooks()
+	b.Must("HSET gate concurrency 1 paused 1 paused_until 1", "RENAME gate "+q.Meta())
+	store.WaitFor(t, "the pause to be tidied", func() bool { return len(b.meta(q)) == 1 })
+	require.Equal(t, wire.Empty, b.Do(q.Claim(1000)...))
+	b.Must("DEL " + q.Meta())
+	nobodyLooks()
+	require.Len(t, wire.Value(b.Do(q.Claim(maxTime)...)), 3)
+}
+
 // Pauses end in each database, and a tidied pause wakes who waited for it.
 func TestEndedPausesOfDatabases(t *testing.T) {
 	b := begin(t, soon)
