@@ -56,7 +56,7 @@ var Results = [NumResults]struct{ Name, When string }{
 	ResultGone:      {"gone", "there was no such job, whether the verb says so with a number or with `EMQSTALE job gone`"},
 	ResultPromoted:  {"promoted", "at least one job was moved to pending"},
 	ResultReaped:    {"reaped", "at least one lease was taken back"},
-	ResultOK:        {"ok", "the figures were answered"},
+	ResultOK:        {"ok", "the figures or the list were answered"},
 	ResultClean:     {"clean", "nothing was found wrong"},
 	ResultFound:     {"found", "something was found wrong, repaired or not"},
 	ResultReleased:  {"released", "the job was given back, uncounted"},

@@ -310,13 +310,17 @@ typedef struct {
     uint32_t left; /* in this tick */
 } emq_progress;
 
+/* The lists that a queue stands in: all that are known, and those that the pump visits, because they may have a schedule,
+ * an active or a meta. The newest is first. */
+enum { EMQ_KNOWN, EMQ_PUMPED, EMQ_NUM_LISTS };
+
 typedef struct emq_queue {
     int db;
     emq_progress progress[2]; /* in schedule and active: the pump's own; at the start when the queue becomes known */
-    struct emq_queue *before, *after; /* queues.c's own, as are the next three */
+    struct emq_queue *before[EMQ_NUM_LISTS], *after[EMQ_NUM_LISTS]; /* queues.c's own, as are the next three */
     uint8_t forgotten;
-    uint8_t with_meta;  /* it may have a meta */
-    uint8_t pumped;     /* it may have a schedule, an active or a meta: the pump visits it */
+    uint8_t with_meta; /* it may have a meta */
+    uint8_t pumped;
     uint8_t more;       /* the pump's own: its last visit left work */
     uint8_t reap_first; /* so is this: the order of the next */
     size_t base_len;
@@ -349,10 +353,13 @@ emq_queue *emq_queues_next(void);
  * forgotten if it has no other key either. A key of another type counts: it could become a set without an event. */
 void emq_queues_rest(vm_ctx *ctx, emq_queue *q);
 
+/* Whether a queue may have a meta; if not, neither the pump nor a claim looks for it. */
+void emq_queues_note_meta(emq_queue *q, int may);
+
 /* All of its keys are gone. */
 void emq_queues_forget(emq_queue *q);
 
-/* All of them, from the newest on by `after`; for who only looks. */
+/* All of them, from the newest on by `after[EMQ_KNOWN]`; for who only looks. */
 const emq_queue *emq_queues_newest(void);
 size_t emq_queues_count(void);
 size_t emq_queues_bytes(void);
@@ -461,7 +468,7 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
 
 /* What the pump did since the load. */
 typedef struct {
-    uint64_t ticks, slices, time_us, skipped;
+    uint64_t ticks, slices, time_us, skipped, visits;
     uint64_t promoted, returned, stalled, buried, dropped, left;
     int64_t last_lag_ms, lag_ms; /* in the last tick, and in the one under way */
 } emq_pump_stats;

@@ -26,6 +26,7 @@ func (q Queue) Pending() string         { return q.Base() + "pending" }
 func (q Queue) Active() string          { return q.Base() + "active" }
 func (q Queue) Schedule() string        { return q.Base() + "schedule" }
 func (q Queue) Dead() string            { return q.Base() + "dead" }
+func (q Queue) Meta() string            { return q.Base() + "meta" }
 func (q Queue) Completed() string       { return q.Base() + "metrics:completed" }
 func (q Queue) Failed() string          { return q.Base() + "metrics:failed" }
 func (q Queue) Meta() string            { return q.Base() + "meta" }
@@ -87,6 +88,11 @@ func (q Queue) Reap(maxStalled, limit int64) []string {
 		"EMQ.REAP", "3", q.Active(), q.Pending(), q.Dead(), q.Base(),
 		strconv.FormatInt(maxStalled, 10), strconv.FormatInt(limit, 10),
 	}
+}
+
+// Queues is the verb of that name, which is of no queue.
+func Queues(after string, count int) []string {
+	return []string{"EMQ.QUEUES", after, strconv.Itoa(count)}
 }
 
 // Stats is the verb of that name.
