@@ -38,6 +38,7 @@ struct waiter {
     vm_blocked *handle;
     vm_string *name; /* of the key that it is blocked on */
     uint64_t client;
+    vm_string *user; /* its user's name, or NULL: it has none, and is unrestricted */
     int gone; /* it stands in no line any more */
     size_t num_places;
     place places[]; /* in the order of the call: its priorities */
@@ -201,30 +202,59 @@ static int claim(vm_ctx *ctx, vm_ctx *to, vm_string **argv, vm_string *base, emq
     return outcome;
 }
 
-/* Tells a user that the rights which the call had when it began to wait are gone, as the server would. */
-static int rights_are_lost(vm_ctx *ctx, vm_ctx *to, const waiter *w, vm_string **argv, int argc) {
+static int equal(const vm_string *a, const vm_string *b) {
+    size_t n, other_n;
+    const char *p = vm_StringPtrLen(a, &n), *other = vm_StringPtrLen(b, &other_n);
+    return n == other_n && !memcmp(p, other, n);
+}
+
+/* The server's own words. A user's name may have any length. */
+static void refuse_rights(vm_ctx *to, const vm_string *user, const vm_string *verb, int reason) {
+    if (reason == VM_ACL_LOG_KEY) {
+        vm_ReplyWithError(to, "NOPERM No permissions to access a key");
+        return;
+    }
+    static const char format[] = "NOPERM User %.*s has no permissions to run the '%.*s' command";
+    size_t user_len, verb_len;
+    const char *user_name = vm_StringPtrLen(user, &user_len), *verb_name = vm_StringPtrLen(verb, &verb_len);
+    size_t room = sizeof(format) + user_len + verb_len;
+    char *text = vm_Alloc(room);
+    snprintf(text, room, format, (int)user_len, user_name, (int)verb_len, verb_name);
+    vm_ReplyWithError(to, text);
+    vm_Free(text);
+}
+
+/* What has become of the rights that a client had when it began to wait. */
+enum { RIGHTS_KEPT, RIGHTS_LOST, USER_GONE };
+
+/* Refuses a client whose user may no longer run the call, as the server would. One whose user is deleted or logged out has
+ * another one now and is about to be closed. */
+static int look_at_rights(vm_ctx *ctx, vm_ctx *to, const waiter *w, vm_string **argv, int argc) {
     vm_string *name = vm_GetClientUserNameById(ctx, w->client);
-    if (!name) return 0; /* a client without a user is unrestricted */
-    vm_user *user = vm_GetModuleUserFromUserName(name);
+    int same = name && w->user ? equal(name, w->user) : name == w->user;
+    if (name) vm_FreeString(NULL, name);
+    if (!same) return USER_GONE;
+    if (!w->user) return RIGHTS_KEPT;
+    vm_user *user = vm_GetModuleUserFromUserName(w->user);
+    if (!user) return USER_GONE;
     int reason = 0;
-    vm_string *object = argv[0];
-    if (!user || vm_ACLCheckCommandPermissions(user, argv, argc) != VM_OK) {
+    vm_string *verb = emq_string(emq_verbs[EMQ_VERB_BCLAIM].name, strlen(emq_verbs[EMQ_VERB_BCLAIM].name)), *object = verb;
+    if (vm_ACLCheckCommandPermissions(user, argv, argc) != VM_OK) {
+        int access = (int)emq_verbs[EMQ_VERB_BCLAIM].access[FIRST_BASE] & ~(EMQ_ACCESS_RO | EMQ_ACCESS_RW);
         reason = VM_ACL_LOG_COMMAND;
-        for (int i = FIRST_BASE; user && i < argc && reason == VM_ACL_LOG_COMMAND; i++) {
-            if (vm_ACLCheckKeyPermissions(user, argv[i], (int)emq_verbs[EMQ_VERB_BCLAIM].access[FIRST_BASE] & ~(EMQ_ACCESS_RO | EMQ_ACCESS_RW)) == VM_OK)
-                continue;
+        for (int i = FIRST_BASE; i < argc && reason == VM_ACL_LOG_COMMAND; i++) {
+            if (vm_ACLCheckKeyPermissions(user, argv[i], access) == VM_OK) continue;
             reason = VM_ACL_LOG_KEY;
             object = argv[i];
         }
     }
-    if (user) vm_FreeModuleUser(user);
+    vm_FreeModuleUser(user);
     if (reason) {
-        vm_ACLAddLogEntryByUserName(ctx, name, object, reason);
-        vm_ReplyWithError(to, reason == VM_ACL_LOG_KEY ? "NOPERM No permissions to access a key"
-                                                       : "NOPERM This user has no permissions to run the 'emq.bclaim' command");
+        vm_ACLAddLogEntryByUserName(ctx, w->user, object, reason);
+        refuse_rights(to, w->user, verb, reason);
     }
-    vm_FreeString(NULL, name);
-    return reason;
+    vm_FreeString(NULL, verb);
+    return reason ? RIGHTS_LOST : RIGHTS_KEPT;
 }
 
 static emq_count *counts(void) { return &emq_counts[EMQ_VERB_BCLAIM]; }
@@ -236,7 +266,10 @@ static int hand_over(vm_ctx *ctx, vm_ctx *to, waiter *w, vm_string **argv, int a
         for (size_t i = 0; i < w->num_places; i++) wake_again(w->places[i].in);
         return 0;
     }
-    if (rights_are_lost(ctx, to, w, argv, argc)) return 1;
+    switch (look_at_rights(ctx, to, w, argv, argc)) {
+    case RIGHTS_LOST: return 1;
+    case USER_GONE: leave(w); return 0;
+    }
     emq_walk walk = {.at = {-INFINITY, 0}};
     for (size_t i = 0; i < w->num_places; i++) {
         place *p = &w->places[i];
@@ -286,6 +319,7 @@ static void free_waiter(vm_ctx *ctx, void *data) {
     (void)ctx;
     waiter *w = data;
     vm_FreeString(NULL, w->name);
+    if (w->user) vm_FreeString(NULL, w->user);
     vm_Free(w);
 }
 
@@ -309,6 +343,7 @@ static void begin_to_wait(vm_ctx *ctx, vm_string **argv, int argc, int again) {
     char name[64] = "";
     int n = snprintf(name + 1, sizeof(name) - 1, "emq:waiting:%llu", (unsigned long long)++names_made);
     *w = (waiter){.name = vm_CreateString(NULL, name, (size_t)n + 1), .client = vm_GetClientId(ctx)};
+    w->user = vm_GetClientUserNameById(ctx, w->client);
     int db = vm_GetSelectedDb(ctx);
     for (int i = FIRST_BASE; i < argc; i++) {
         if (is_named_before(argv, i)) continue;
