@@ -393,8 +393,12 @@ static void on_timer(vm_ctx *ctx, void *data) {
     (void)data;
     armed = 0;
     if (emq_is_child || !waiters) return;
-    int sweep = emq_coarse_ms() - swept_ms >= SWEEP_EVERY_MS && emq_may_write(ctx);
-    if (sweep) swept_ms = emq_coarse_ms();
+    int sweep = emq_coarse_ms() - swept_ms >= SWEEP_EVERY_MS;
+    if (sweep) {
+        swept_ms = emq_coarse_ms(); /* also if it may not: it is asked again at the next one, not at each turn */
+        sweep = emq_may_write(ctx);
+    }
+    if (vm_AvoidReplicaTraffic()) return;
     some_again = 0;
     for (line *l = newest; l; l = l->after) {
         if (!sweep && !l->again) continue;

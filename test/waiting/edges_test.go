@@ -418,3 +418,25 @@ func TestStop(t *testing.T) {
 	}
 	b.Place.Start() // for its end
 }
+
+// While no write would be taken, a server with clients that wait is as idle as one without: it does not ask at each turn
+// of the event loop whether it may go on. Each turn is counted by the server.
+func TestIdle(t *testing.T) {
+	b := begin(t)
+	turns := func(lines ...string) int {
+		b.Must(lines...)
+		from := b.count("eventloop_cycles")
+		end := b.client()
+		end.Send(words("XREAD BLOCK 1000 STREAMS nothing $"))
+		require.Equal(t, "*-1\r\n", end.Receive())
+		return b.count("eventloop_cycles") - from
+	}
+	b.wait(q)
+	for _, refuses := range []string{"CONFIG SET min-replicas-to-write 1", "CLIENT PAUSE 600000 WRITE"} {
+		require.Less(t, turns(refuses), 300, refuses)
+		b.Must("CONFIG SET min-replicas-to-write 0", "CLIENT UNPAUSE")
+	}
+	b.Pipeline(exec(words("CLIENT PAUSE 600000 WRITE"), q.Enqueue("JOB1", "x")))
+	require.Less(t, turns(), 300, "a job in a pause")
+	b.Must("CLIENT UNPAUSE")
+}
