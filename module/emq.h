@@ -282,12 +282,11 @@ extern const vm_command_fn emq_trampolines[EMQ_NUM_VERBS];
 /* Runs a verb for the pump: no client, no reply. 0 if it was refused. */
 int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk);
 
-/* What a claim for a client that waits comes to: it may go on with another queue unless the job was granted or the store
- * is another's. */
-enum { EMQ_GRANTED, EMQ_NOTHING, EMQ_FOREIGN };
+/* What a claim for a client that waits comes to. With nothing it may go on with another queue. */
+enum { EMQ_GRANTED, EMQ_NOTHING, EMQ_FOREIGN, EMQ_PANICKED };
 
-/* Runs EMQ.CLAIM with the given arguments. A job that is granted, or a refusal by the fence, is answered in the context
- * `to`, the job with the base before it. */
+/* Runs EMQ.CLAIM with the given arguments. A job that is granted, a refusal by the fence and a panic are answered in the
+ * context `to`, the job with the base before it. */
 int emq_run_claim(vm_ctx *ctx, vm_string **argv, emq_walk *walk, vm_ctx *to, vm_string *base);
 
 /* ---- waiting.c: clients that wait for jobs ---- */

@@ -259,6 +259,14 @@ static int look_at_rights(vm_ctx *ctx, vm_ctx *to, const waiter *w, vm_string **
 
 static emq_count *counts(void) { return &emq_counts[EMQ_VERB_BCLAIM]; }
 
+/* Counts what a claim came to, and tells whether the client has its answer. */
+static int is_answer(int outcome) {
+    if (outcome == EMQ_GRANTED) counts()->results[EMQ_RESULT_CLAIMED]++;
+    if (outcome == EMQ_FOREIGN) counts()->results[EMQ_RESULT_FENCE]++;
+    if (outcome == EMQ_PANICKED) counts()->results[emq_text_result[EMQ_HOST_PANICKED]]++;
+    return outcome != EMQ_NOTHING;
+}
+
 /* The hand-over to a client that was woken. 1 if it is answered and waits no more. */
 static int hand_over(vm_ctx *ctx, vm_ctx *to, waiter *w, vm_string **argv, int argc) {
     /* A write while writes are paused would abort the server. */
@@ -277,9 +285,7 @@ static int hand_over(vm_ctx *ctx, vm_ctx *to, waiter *w, vm_string **argv, int a
         vm_string *base = emq_string(p->in->base, p->in->base_len);
         int outcome = claim(ctx, to, argv, base, &walk);
         vm_FreeString(NULL, base);
-        if (outcome == EMQ_GRANTED) counts()->results[EMQ_RESULT_CLAIMED]++;
-        if (outcome == EMQ_FOREIGN) counts()->results[EMQ_RESULT_FENCE]++;
-        if (outcome != EMQ_NOTHING) return 1;
+        if (is_answer(outcome)) return 1;
         if (walk.step < MOST_DROPPED) continue;
         for (; i < w->num_places; i++) wake_again(w->places[i].in);
         break;
@@ -370,9 +376,7 @@ int emq_wait(vm_ctx *ctx, vm_string **argv, int argc) {
     emq_walk walk = {.at = {-INFINITY, 0}};
     for (int i = FIRST_BASE; i < argc && walk.step < MOST_DROPPED; i++) {
         int outcome = claim(ctx, ctx, argv, argv[i], &walk);
-        if (outcome == EMQ_NOTHING) continue;
-        counts()->results[outcome == EMQ_GRANTED ? EMQ_RESULT_CLAIMED : EMQ_RESULT_FENCE]++;
-        return VM_OK;
+        if (is_answer(outcome)) return VM_OK;
     }
     if (vm_GetContextFlags(ctx) & (VM_CTX_MULTI | VM_CTX_SCRIPT | VM_CTX_DENY_BLOCKING)) {
         counts()->results[EMQ_RESULT_EMPTY]++;

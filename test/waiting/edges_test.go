@@ -3,6 +3,7 @@ package waiting
 import (
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -439,4 +440,28 @@ func TestIdle(t *testing.T) {
 	b.Pipeline(exec(words("CLIENT PAUSE 600000 WRITE"), q.Enqueue("JOB1", "x")))
 	require.Less(t, turns(), 300, "a job in a pause")
 	b.Must("CLIENT UNPAUSE")
+}
+
+// A panic is answered as CLAIM answers it, at the call and to who waits; nobody waits for ever behind the entry.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	o := store.Module(logged...)
+	o.Module = os.Getenv("EMQ_MODULE_DEBUG")
+	b := serve(t, o)
+	b.Panics = true
+	const internal = "-ERR internal error in the EMQ module: no job was changed, see the server's log\r\n"
+	all := b.waits(2, r, q)
+	b.row(q, "JOB-debug-panic")
+	b.Must("ZADD " + q.Pending() + " 0 JOB-debug-panic")
+	for _, w := range all {
+		w.gets(internal)
+	}
+	require.Equal(t, internal, b.Do(wire.BClaim(lease, 0, r, q)...))
+	require.Equal(t, internal, b.Do(q.Claim(lease)...))
+	require.Equal(t, "0", b.Info("emq_waiting_clients"))
+	require.Equal(t, []string{"JOB-debug-panic"}, b.members(q.Pending()))
+	b.Must("ZREM " + q.Pending() + " JOB-debug-panic")
+	w := b.wait(q)
+	b.before(q, q.Enqueue("JOB1", "x"))
+	w.has(q, "JOB1")
 }
