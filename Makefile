@@ -10,10 +10,11 @@ FUZZ_TIME ?= 2m
 
 pure    := ./commands/... ./fence/... ./lease/...
 sources := $(filter-out %_test.go,$(wildcard $(addsuffix /*.go,module commands fence lease))) \
-           $(wildcard module/*.c module/*.h) module/emq.map go.mod go.sum Makefile
+           $(wildcard module/*.c module/*.h module/default.pgo) module/emq.map go.mod go.sum Makefile
 
 # The version script hides all but the entry points; the linker runs elsewhere, so its path is absolute.
-gobuild = CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false \
+# The C files are optimised as one (-flto): the path of a command goes through several of them.
+gobuild = CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -flto' CGO_LDFLAGS='-O2 -flto' go build -buildmode=c-shared -trimpath -buildvcs=false \
           -ldflags "-buildid= -X main.build=$$(<build/emq.id) \
                     -extldflags '\"-Wl,--version-script=$(CURDIR)/module/emq.map\"'"
 
@@ -22,7 +23,7 @@ with_server  = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" $(with_mod
 with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
                EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
-.PHONY: help build build-arm64 run demo test test-unit test-server test-arm64 matrix proof fuzz golden bench bench-quick bench-peers \
+.PHONY: help build build-arm64 run demo test test-unit test-server test-arm64 matrix releases proof fuzz golden pgo test-clients bench bench-quick bench-peers \
         image image-test deb deb-test lint clean FORCE
 
 help:
@@ -81,8 +82,9 @@ demo: build/emq.so ## a private server and 10,000 jobs through their whole life
 test: test-unit test-server ## vet, unit tests, and every suite against a real server
 
 test-unit: ## vet, the tests of the pure packages, also under the race detector, of the pages and the bench
-	go vet ./...
-	CGO_ENABLED=0 go test -count=1 $(pure) ./docs ./bench/...
+	go vet ./... && go -C bench vet ./...
+	CGO_ENABLED=0 go test -count=1 $(pure) ./docs
+	CGO_ENABLED=0 go -C bench test -count=1 ./...
 	CGO_ENABLED=1 go test -count=1 -race $(pure)
 
 test-server: build build/stub build/emq-asan.so ## the suites against a real server; ARGS='-run Claim -v' for a part
@@ -93,6 +95,12 @@ test-arm64: build/arm64/emq.so ## the tests of the pure packages, and the golden
 
 matrix: build build/stub build/emq-asan.so ## the suites on Valkey 8.0, 8.1 and 9.x, and a table; ARGS='-run Claim' for a part
 	@$(with_modules) build/matrix.sh $(ARGS)
+
+# What the module does in another way on a newer server, or the server by itself: how queues become known, counters,
+# settings, the stream of replicas and AOF, and each reply and effect.
+differing := ^Test(Queues|ClientsStay|Counters|Golden|Effects|StreamOfALife|Replica|AppendOnly|Databases|ImportMode|SetsBefore|Moving)
+releases: build build/stub build/emq-asan.so ## of the suites what differs between releases, on Valkey 8.1 and 9.x
+	@$(with_modules) EMQ_RELEASES='8.1 9' build/matrix.sh -run '$(differing)'
 
 # test/faults writes the table, a head and a row for each fault.
 proof: test-unit build build/stub build/emq-asan.so ## all suites in their long forms, fuzzing, and what each fault cost; EMQ_SEED=n for the same dice
@@ -109,17 +117,26 @@ fuzz: ## each fuzz target of the pure packages; FUZZ_TIME=1h for longer than two
 		echo "$$package $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime "$(FUZZ_TIME)" "$$package" || exit; \
 	done
 
+# EMQ_CLIENTS=all: a client that is not here is a failure.
+test-clients: build ## other people's clients, of which `make test` tries those that are here; as root, since it installs them
+	@build/clients.sh
+	@$(with_server) EMQ_CLIENTS=all go test -count=1 ./test/clients $(ARGS)
+
+# The build uses the profile as it lies there; -trimpath keeps it free of paths.
+pgo: ## module/default.pgo anew, the profile of decisions that the build is optimised by
+	CGO_ENABLED=0 go test -trimpath ./commands -run '^$$' -bench Decide -benchtime 10s -cpuprofile "$(CURDIR)/module/default.pgo" -o build/commands.tmp
+
 golden: build ## write the golden file anew from what the server answers
 	@$(with_server) go test -count=1 ./test/ -run Golden -update
 
 bench: build ## the verbs against the Lua scripts and a floor in C; ARGS='-axis base -pairs 10' for a part
-	@$(with_server) exec go run ./bench $(ARGS)
+	@$(with_server) exec go -C bench run . $(ARGS)
 
 bench-quick: build/emq.so ## the same in two minutes: fewer pairs, no backlog of a million
-	@$(with_server) exec go run ./bench -quick $(ARGS)
+	@$(with_server) exec go -C bench run . -quick $(ARGS)
 
 bench-peers: build/emq.so bench/peers/bullmq/node_modules ## EMQ beside asynq and BullMQ, on one server
-	@$(with_server) exec go -C bench/peers run . $(ARGS)
+	@$(with_server) exec go -C bench run ./peers $(ARGS)
 
 # Without node the comparison is with asynq alone.
 bench/peers/bullmq/node_modules: bench/peers/bullmq/package-lock.json
@@ -142,4 +159,4 @@ lint: build ## formatting, vet, staticcheck, the rules of each package, C warnin
 
 clean: ## remove what was built and the data of `make run`; fetched servers and the stand-ins stay
 	rm -rf build/*.so build/*.so.debug build/*.h build/*.tmp build/*.deb build/emq.id build/stub build/proof.table build/run \
-	       build/arm64 build/matrix
+	       build/arm64 build/matrix build/clients

@@ -79,7 +79,9 @@ for tags in '' emqdebug; do
 	check "C warnings$with" c_side "$tags"
 done
 
-check 'vet of the peers, a module of their own' go -C bench/peers vet ./...
+# bench is a module of its own: in its folder, ./... are its packages.
+check 'vet of bench' go -C bench vet ./...
+check 'staticcheck of bench' env -C bench "$(go tool -n staticcheck)" ./...
 
 # Decisions import nothing that reads a clock, blocks, or allocates for a text; the module nothing that starts a
 # thread or a goroutine. The lists are the whole of what is allowed: a new import is a decision to make here.
@@ -87,7 +89,7 @@ check 'pure packages build without cgo' env CGO_ENABLED=0 go build "${pure[@]}"
 check 'imports of the pure packages' silent imports \
 	'bytes|errors|math|math/bits|slices|strconv|strings|unicode/utf8|emq/(commands|fence|lease)' "${pure[@]}"
 check 'imports of the module' silent imports \
-	'C|fmt|runtime|runtime/debug|strconv|strings|unsafe|emq/(commands|fence|lease)' ./module
+	'C|fmt|runtime|runtime/debug|slices|strconv|strings|unsafe|emq/(commands|fence|lease)' ./module
 check 'no goroutine' silent goroutines
 check 'no exit, no timer' silent grep -nE '\b(os\.Exit|log\.Fatal|time\.AfterFunc|runtime\.Goexit)' "${go_files[@]}"
 

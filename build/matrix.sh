@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# matrix.sh [FLAG...]: the suites of test/ on every release of Valkey that valkey.sh knows, one after the other, and a table
-# of how they went. The flags are those of go test. The logs stay in build/matrix/.
+# matrix.sh [FLAG...]: the suites of test/ on every release of Valkey that valkey.sh knows, or on those that $EMQ_RELEASES
+# names, one after the other, and a table of how they went. The flags are those of go test. The logs stay in build/matrix/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -10,7 +10,7 @@ mkdir -p build/matrix
 table=build/matrix/table
 printf '| Valkey | passed | failed | skipped | result |\n| --- | --- | --- | --- | --- |\n' >"$table"
 failed=0
-for release in 8.0 8.1 9; do
+for release in ${EMQ_RELEASES:-8.0 8.1 9}; do
 	VALKEY_SERVER=$(build/valkey.sh --release "$release")
 	export VALKEY_SERVER
 	version=$("$VALKEY_SERVER" --version | sed 's/.* v=\([^ ]*\).*/\1/')

@@ -4,9 +4,9 @@ import "emq/lease"
 
 // EMQ.CLAIM 2 pending active rowprefix lease_ms
 //
-//	Keys     pending, active; the entry's row; schedule and dead where an entry is broken
+//	Keys     pending, active, meta; the entry's row; schedule and dead where an entry is broken
 //	Reply    [id, payload, token], or an empty array; payload is null if the row has none
-//	Effects  granted: ZREM pending id · HSET row state attempts lease_epoch · ZADD active now+lease_ms id
+//	Effects  granted: ZREM pending id · HSET row state attempts lease_epoch · ZADD active now+lease_ms id [· HSET meta window used]
 //	         dropped: ZREM pending id; a bad row also HSET row state last_error · ZADD dead 0 id
 //	Refuses  ERR, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
 //	See      WIRE6 §4
@@ -16,12 +16,13 @@ import "emq/lease"
 const maxDropped = 100
 
 func (v *Command) admitClaim(c *Call, o *Outcome) bool {
-	return c.admit(o, answerEmpty, KeyPending) && c.typed(o, KeyPending, KeyActive)
+	return c.admit(o, v.empty, KeyPending) && c.typed(o, KeyPending, KeyActive) && c.admitThroughGates(o, v.empty)
 }
 
 func (v *Command) decideClaim(c *Call, j *Job, o *Outcome) Next {
 	switch c.grant(j, o, v.number(c, RoleLease)) {
 	case ResultClaimed:
+		c.spend(o, 1)
 		return o.answer(ResultClaimed, ReplyJob, 0)
 	case NoResult:
 		return NextLook

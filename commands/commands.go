@@ -34,13 +34,14 @@ const (
 	KeyDead
 	KeyCompleted
 	KeyFailed
+	KeyMeta
 	NumKeys
 
 	// NoKey stands where no key is meant.
 	NoKey Key = 255
 )
 
-// Field names a field of a job row, or of a counter.
+// Field names a field of a job row, of a counter, or of meta.
 type Field uint8
 
 // The fields that this wire reads or writes (WIRE6 §1).
@@ -55,6 +56,13 @@ const (
 	FieldGroup
 	FieldParent
 	FieldCount
+	FieldPaused
+	FieldPausedUntil
+	FieldConcurrency
+	FieldMax
+	FieldDuration
+	FieldWindow
+	FieldUsed
 	NumFields
 
 	// NoField stands where no field is meant.
@@ -73,7 +81,13 @@ var FieldName = [NumFields]string{
 	FieldGroup:      "group",
 	FieldParent:     "parent",
 	FieldCount:      "count",
+
+	FieldPaused: "paused", FieldPausedUntil: "paused_until", FieldConcurrency: "concurrency",
+	FieldMax: "max", FieldDuration: "duration", FieldWindow: "window", FieldUsed: "used",
 }
+
+// NumRowFields is the number of those that a row may have; they come first.
+const NumRowFields = 9
 
 // Type is what is stored at a key.
 type Type uint8
@@ -123,6 +137,8 @@ const (
 type Probe struct {
 	Key   Key
 	Field Field
+	// More is how many probes of the same key follow.
+	More uint8
 }
 
 // Plan says what the host must read for a verb before it is decided. Reading it has no effect on the store.
@@ -144,6 +160,8 @@ type Plan struct {
 	Probes []Probe
 	// Member is the set that is asked whether it holds a named job, or NoKey.
 	Member Key
+	// Gated tells that gates are asked: the number of active jobs is read where there is a meta.
+	Gated bool
 	// Merged tells that the effects on many jobs are carried out as one command where that gives the same store: one ZREM
 	// or ZADD of a set, one DEL, one HINCRBY (WIRE6 §7).
 	Merged bool
@@ -154,7 +172,7 @@ type Plan struct {
 // Limits of a plan: the fields of a row that are read, and the probes.
 const (
 	MaxRead   = 5
-	MaxProbes = 2
+	MaxProbes = 9
 )
 
 // Job is one job of a call, as the host found it. The C mirror is emq_job.
@@ -162,15 +180,15 @@ type Job struct {
 	// ID is the id that the caller names, or the entry that a walk or a scan met.
 	ID string
 	// Row holds the plan's fields. Only those whose bit in Present is set are valid: see field.
-	Row [NumFields]string
+	Row [NumRowFields]string
 	// Deadline is the score of the entry in the set that is walked.
 	Deadline float64
 	// Present is the set of fields that the row has, by their bits.
 	Present uint32
 	// Shift is how far the arguments of a listed job are from those of the first one.
 	Shift int32
-	// Twin is the place in Marks, counted from 1, of the last job before this one in the list that has the same id; 0 if
-	// there is none.
+	// Twin is the place in Marks, counted from 1, of the first job of the list, if that has the same id and is not this one;
+	// else 0.
 	Twin int32
 	// Type is what the row's key holds; of a listed queue, what its pending holds, and Active what its active holds.
 	Type, Active Type
@@ -207,6 +225,10 @@ type Call struct {
 	Probes [MaxProbes]string
 	// Figures is what the plan's Figures asks for.
 	Figures *Figures
+	// NumActive is the number of active jobs, where the plan is Gated.
+	NumActive int64
+	// MaxPayload bounds the bytes of a new job's payload; 0: no bound.
+	MaxPayload int64
 	// Now is the server's clock in Unix ms, one value for a whole execution unit.
 	Now int64
 	// ServedSince is the instant, in Unix ms, up to which a lease that ended does not count against its job, since the
@@ -259,6 +281,8 @@ const (
 	// NextLook: read, for the first job that is not decided, which sets of the queue hold it and the type of each; where
 	// the caller names the job, the plan's late part. Then decide on that job again.
 	NextLook
+	// NextList: answer with the queues that the host knows.
+	NextList
 	// NextClaim: claim from the first of the listed queues that has a job, or wait.
 	NextClaim
 	// NextScan: have the server make the scan, read everything anew and decide again, then on each entry that was found.
@@ -273,7 +297,7 @@ const (
 	NoDisposition Disposition = iota
 	// Dropped: the entry left the set, and its job, if there is one, is untouched.
 	Dropped
-	// Left: the entry stays, for the scripts that own its row.
+	// Left: the entry stays, for the scripts that own its row, or until its row comes.
 	Left
 	// Returned: the job went back to pending.
 	Returned
@@ -295,7 +319,7 @@ type Mark struct {
 	// Result is what the verb came to for this job, where it answers job by job.
 	Result  Result
 	Finding Finding
-	// Changed tells that the call changes this job, at this place of a list or at one before.
+	// Changed tells that the call changes this job, at this place of a list or at a later one with the same id.
 	Changed bool
 }
 
@@ -318,6 +342,9 @@ type Outcome struct {
 	Scan Scan
 	// Tally is what this call has decided so far.
 	Tally Tally
+	// Room is how many jobs the gates let a claim hand out. Where they let none, Gated is set, and Opens tells when that
+	// changes by itself, in Unix ms, or 0.
+	Room, Opens int64
 	// Done is the number of jobs of the last window that were decided.
 	Done int32
 	// Want is the number of further jobs that NextMore asks for, Window at most.
@@ -336,6 +363,7 @@ type Outcome struct {
 	// rights. It is the only write that can fail: if it does, nothing was written; if not, the host reads and decides
 	// anew, in the same atomic step, on a store that is now ours.
 	ClaimIdentity bool
+	Gated         bool
 	// job is the place in Marks of the job under decision.
 	job int32
 	// Numbers are those of ReplyNumbers.

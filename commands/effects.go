@@ -23,7 +23,7 @@ const (
 )
 
 // MaxFields bounds the fields of one HSET or HDEL.
-const MaxFields = 4
+const MaxFields = 5
 
 // ValueKind tells where the bytes of a value are.
 type ValueKind uint8
@@ -176,6 +176,8 @@ const (
 	ReplyInteger ReplyKind = iota
 	// ReplyConst: the constant N as a bulk string.
 	ReplyConst
+	// ReplyOK: the simple string OK.
+	ReplyOK
 	// ReplyEmpty: an empty array.
 	ReplyEmpty
 	// ReplyJob: [id, payload, token] of the job that was granted; payload is null if the row has none. ReplyJobs: an array
@@ -194,7 +196,7 @@ const (
 
 // MaxNumbers bounds the numbers of one reply; NoNumber is null there.
 const (
-	MaxNumbers = 9
+	MaxNumbers = 15
 	NoNumber   = math.MinInt64
 )
 

@@ -47,6 +47,21 @@ func (v *Command) create(c *Call, j *Job, o *Outcome, state Const, created Resul
 	return created
 }
 
+// checkPayloads holds the payloads of new jobs to the operator's bound.
+func (v *Command) checkPayloads(c *Call, o *Outcome) bool {
+	if c.MaxPayload == 0 {
+		return true
+	}
+	payload := v.at[RolePayload]
+	for at := payload; at < v.end(c, payload); at += v.step() {
+		if n := len(c.Args[at]); int64(n) > c.MaxPayload {
+			o.refusePayload(n, int(c.MaxPayload))
+			return false
+		}
+	}
+	return true
+}
+
 // created answers for one job.
 func (o *Outcome) created(result Result) Next {
 	n := int64(1)

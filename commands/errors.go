@@ -16,6 +16,8 @@ const (
 	RefusedWord
 	RefusedNumber
 	RefusedCursor
+	RefusedRate
+	RefusedPayload
 	RefusedReplica
 	RefusedFence
 	RefusedType
@@ -43,6 +45,8 @@ var Catalogue = [NumRefusals]struct {
 	RefusedWord:     {"ERR", "a keyword is none of those that the verb knows", "send what the text names, byte for byte"},
 	RefusedNumber:   {"ERR", "a number is no canonical decimal integer in its range", "send digits alone, in the range the text names"},
 	RefusedCursor:   {"ERR", "a cursor is none that the verb gave", "begin anew, with 0"},
+	RefusedRate:     {"ERR", "of max and duration_ms one is 0 and the other is not", "give both, or 0 for both"},
+	RefusedPayload:  {"ERR", "a payload is longer than emq.max-payload-bytes", "store it elsewhere and send where it is"},
 	RefusedReplica:  {"READONLY", "the server follows another, writable or not", "send it to the primary"},
 	RefusedFence:    {"EMQFENCE", "the store belongs to another wire, or is unclaimed and may not be claimed by this call or this user", "point the client at a store of this wire; see the fence"},
 	RefusedType:     {"WRONGTYPE", "a key that the verb needs holds another type", "find who wrote that key"},
@@ -165,6 +169,14 @@ func (o *Outcome) refuseLength(a *Arg, most string, n int) {
 	o.decimal(n)
 }
 
+func (o *Outcome) refusePayload(n, most int) {
+	o.refuse(RefusedPayload, "ERR payload has ")
+	o.decimal(n)
+	o.text(" bytes, more than emq.max-payload-bytes (")
+	o.decimal(most)
+	o.text(")")
+}
+
 // decimal appends a number, 0 or more.
 func (o *Outcome) decimal(n int) {
 	const digits = "0123456789"
@@ -175,7 +187,17 @@ func (o *Outcome) decimal(n int) {
 }
 
 func (o *Outcome) refuseWord(a *Arg, got string) {
-	o.refuse(RefusedWord, "ERR ", a.Name, ` must be "`, a.Words[0], `" or "`, a.Words[1], `", got `)
+	o.refuse(RefusedWord, "ERR ", a.Name, ` must be "`)
+	for i, word := range a.Words {
+		switch {
+		case i > 0 && i == len(a.Words)-1:
+			o.text(`" or "`)
+		case i > 0:
+			o.text(`", "`)
+		}
+		o.text(word)
+	}
+	o.text(`", got `)
 	o.quote(got)
 }
 

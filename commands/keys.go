@@ -11,6 +11,7 @@ var keySuffix = [NumKeys]string{
 	KeyDead:      "dead",
 	KeyCompleted: "metrics:completed",
 	KeyFailed:    "metrics:failed",
+	KeyMeta:      "meta",
 }
 
 // Suffix is what follows the queue's base in the key's name.
@@ -71,6 +72,9 @@ func placeOf(arg int, a *Arg) (place, bool) {
 func (v *Command) layout(c *Call) (arg int, queue string, ok bool) {
 	if v.Plan.Jobs == ListedQueues {
 		return v.layoutQueues(c)
+	}
+	if len(v.places) == 0 {
+		return 0, "", true
 	}
 	if queue, ok = base(c.Args[v.places[0].arg]); !ok {
 		return v.places[0].arg - 1, "", false

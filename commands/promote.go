@@ -46,6 +46,8 @@ const maxLooked = 10000
 func (v *Command) sweep(c *Call, j *Job, o *Outcome) Next {
 	from, m := v.Plan.Walk, o.mark()
 	switch {
+	case c.Slice > 0 && j.awaitsRow():
+		m.Disposition = Left
 	case !j.isJob():
 		m.Disposition = Dropped
 	case !j.Looked && j.home(from) != from:
@@ -79,6 +81,10 @@ func (v *Command) remaining(c *Call, o *Outcome, done int32) int64 {
 	}
 	return min(int64(looked-c.Step-done), v.number(c, RoleLimit)-int64(o.Tally.Taken))
 }
+
+// awaitsRow tells that the entry names a job without a row. The row may be on its way, where a store is brought key by key,
+// and no moment is known at which it is not: so only those drop the entry who were told to, and never the pump.
+func (j *Job) awaitsRow() bool { return IsJob(j.ID) && j.Type == None }
 
 // isJob tells that the entry is in the namespace of jobs and has a row.
 func (j *Job) isJob() bool { return IsJob(j.ID) && j.Type == Hash }

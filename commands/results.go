@@ -22,6 +22,13 @@ const (
 	ResultOK
 	ResultClean
 	ResultFound
+	ResultReleased
+	ResultRequeued
+	ResultRemoved
+	ResultPaused
+	ResultResumed
+	ResultNotPaused
+	ResultLimited
 	ResultTimedOut
 	ResultWokenIdle
 	ResultArgument
@@ -52,6 +59,13 @@ var Results = [NumResults]struct{ Name, When string }{
 	ResultOK:        {"ok", "the figures were answered"},
 	ResultClean:     {"clean", "nothing was found wrong"},
 	ResultFound:     {"found", "something was found wrong, repaired or not"},
+	ResultReleased:  {"released", "the job was given back, uncounted"},
+	ResultRequeued:  {"requeued", "the job was moved to pending"},
+	ResultRemoved:   {"removed", "the job was removed"},
+	ResultPaused:    {"paused", "the queue is paused"},
+	ResultResumed:   {"resumed", "the queue's pause was ended"},
+	ResultNotPaused: {"not_paused", "the queue was not paused"},
+	ResultLimited:   {"limited", "the queue's limits were set"},
 	ResultTimedOut:  {"timed_out", "it waited in vain until its timeout, or CLIENT UNBLOCK"},
 	ResultWokenIdle: {"woken_idle", "a waiting call was woken and found no job; it waits on, so this is no end of a call"},
 	ResultArgument:  {"argument", "`ERR`: numkeys, a keyword, a number or a cursor was wrong"},
@@ -74,6 +88,8 @@ var resultOf = [NumRefusals]Result{
 	RefusedWord:     ResultArgument,
 	RefusedNumber:   ResultArgument,
 	RefusedCursor:   ResultArgument,
+	RefusedRate:     ResultArgument,
+	RefusedPayload:  ResultArgument,
 	RefusedReplica:  ResultReplica,
 	RefusedFence:    ResultFence,
 	RefusedType:     ResultType,

@@ -23,6 +23,12 @@ const (
 	statOldestAge
 	statNextDue
 	statNextExpiry
+	statWaiting
+	statPaused
+	statPausedUntil
+	statConcurrency
+	statRateMax
+	statRateDuration
 	numStats
 )
 
@@ -36,6 +42,13 @@ var statsFields = []string{
 	statOldestAge:  "oldest_pending_age_ms",
 	statNextDue:    "next_due_ms",
 	statNextExpiry: "next_expiry_ms",
+
+	statWaiting:      "waiting",
+	statPaused:       "paused",
+	statPausedUntil:  "paused_until_ms",
+	statConcurrency:  "concurrency",
+	statRateMax:      "rate_max",
+	statRateDuration: "rate_duration_ms",
 }
 
 // Figures are what the host reads of a whole queue for STATS. The C mirror is emq_figures.
@@ -44,6 +57,8 @@ type Figures struct {
 	Sizes [NumKeys]int64
 	// Next is the lowest score of a sorted set that has entries.
 	Next [NumKeys]float64
+	// Waiting is how many clients of this server wait for a job of the queue.
+	Waiting int64
 	// Oldest is the first pending entry, or empty.
 	Oldest string
 }
@@ -54,15 +69,16 @@ var statsSets = []Key{KeyPending, KeyActive, KeySchedule, KeyDead}
 const (
 	probeCompleted = iota
 	probeFailed
+	probeGates // the first of gateProbes
 )
 
 func (v *Command) admitStats(c *Call, o *Outcome) bool {
-	return c.admit(o, answerNothing, KeyPending, KeyActive, KeySchedule, KeyDead, KeyCompleted, KeyFailed) &&
+	return c.admit(o, answerNothing, KeyPending, KeyActive, KeySchedule, KeyDead, KeyCompleted, KeyFailed, KeyMeta) &&
 		c.typed(o, statsSets...)
 }
 
 func (v *Command) finishStats(c *Call, o *Outcome) {
-	f := c.Figures
+	f, g := c.Figures, c.gates(probeGates)
 	o.Numbers = [MaxNumbers]int64{
 		statPending:    f.Sizes[KeyPending],
 		statActive:     f.Sizes[KeyActive],
@@ -73,13 +89,31 @@ func (v *Command) finishStats(c *Call, o *Outcome) {
 		statOldestAge:  c.age(f.Oldest),
 		statNextDue:    f.next(KeySchedule),
 		statNextExpiry: f.next(KeyActive),
+
+		statWaiting:      f.Waiting,
+		statPausedUntil:  NoNumber,
+		statConcurrency:  some(g.concurrency),
+		statRateMax:      some(g.max),
+		statRateDuration: some(g.duration),
+	}
+	if g.paused {
+		o.Numbers[statPaused], o.Numbers[statPausedUntil] = 1, some(g.until)
 	}
 	o.answer(ResultOK, ReplyNumbers, numStats)
 }
 
 func answerNothing(o *Outcome) {
-	o.Numbers = [MaxNumbers]int64{statOldestAge: NoNumber, statNextDue: NoNumber, statNextExpiry: NoNumber}
+	o.Numbers = [MaxNumbers]int64{statOldestAge: NoNumber, statNextDue: NoNumber, statNextExpiry: NoNumber, statPausedUntil: NoNumber,
+		statConcurrency: NoNumber, statRateMax: NoNumber, statRateDuration: NoNumber}
 	o.answer(ResultOK, ReplyNumbers, numStats)
+}
+
+// some is a number of which 0 says that there is none.
+func some(n int64) int64 {
+	if n == 0 {
+		return NoNumber
+	}
+	return n
 }
 
 // age is how long ago, in ms, a job was made, if its id tells; one from a clock that is ahead of the server's is new.

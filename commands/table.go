@@ -8,7 +8,7 @@ import (
 )
 
 // Version is this module's own version, as major, minor and patch. It is not the wire's: that is fence.Identity.
-const Version = "0.1.0"
+const Version = "0.2.0"
 
 // Category is the verbs' own ACL category.
 const Category = "emq"
@@ -35,6 +35,13 @@ const (
 	Mextend
 	Mfail
 	Bclaim
+	Release
+	Requeue
+	Remove
+	Pause
+	Resume
+	Limit
+	Queues
 	NumVerbs
 )
 
@@ -63,8 +70,11 @@ const (
 	// RolePayload and RoleError: opaque bytes, which no decision looks at.
 	RolePayload
 	RoleError
+	// RoleAfter: any bytes, after which a list begins.
+	RoleAfter
 	// The rest are integers in Arg.Range: of milliseconds, a lease, a delay and a due time; the caps on failures and on
-	// lost leases; how many entries a sweep takes, and how many a scan or a claim is asked for; how long, in ms, to wait.
+	// lost leases; how many entries a sweep takes, and how many a scan or a claim is asked for; how long, in ms, to wait
+	// and to pause; and the limits of a queue.
 	RoleLease
 	RoleDelay
 	RoleDue
@@ -73,6 +83,10 @@ const (
 	RoleLimit
 	RoleCount
 	RoleTimeout
+	RolePause
+	RoleConcurrency
+	RoleRateMax
+	RoleRateDuration
 	NumRoles
 )
 
@@ -80,7 +94,7 @@ const (
 func (r Role) IsNumber() bool { return r >= RoleLease }
 
 // IsOpaque tells that no decision looks at an argument of this role.
-func (r Role) IsOpaque() bool { return r == RolePayload || r == RoleError }
+func (r Role) IsOpaque() bool { return r == RolePayload || r == RoleError || r == RoleAfter }
 
 // Access says what a verb does to a key, in the server's own key-spec flags.
 type Access uint16
@@ -116,10 +130,10 @@ func between(min, max int64) Range {
 type Arg struct {
 	Name   string
 	Role   Role
-	Key    Key       // of RoleKey
-	Access Access    // of RoleKey, and of a base that is declared as a key itself
-	Range  Range     // of a number
-	Words  [2]string // of RoleWord and RoleOption
+	Key    Key      // of RoleKey
+	Access Access   // of RoleKey, and of a base that is declared as a key itself
+	Range  Range    // of a number
+	Words  []string // of RoleWord and RoleOption
 }
 
 // Command is all there is to know of a verb. Registration, COMMAND DOCS, the checks and the docs derive from it.
@@ -149,6 +163,10 @@ type Command struct {
 	// admit makes the checks of the call as a whole that follow those of the arguments: the fence, and the types of keys.
 	// It reports whether to go on; if not, it has refused or answered.
 	admit func(*Command, *Call, *Outcome) bool
+	// empty answers for a queue that has no job to hand out.
+	empty func(*Outcome)
+	// checkMore makes a further check of the arguments, after all others; nil for most verbs.
+	checkMore func(*Command, *Call, *Outcome) bool
 	// decide decides on one job: NextFinish ends the call, NextMore goes on to the next job.
 	decide func(*Command, *Call, *Job, *Outcome) Next
 	// finish answers when there are no more jobs, and want says how many to read when there may be more.
@@ -176,7 +194,7 @@ func (v *Command) Arity() int {
 }
 
 // ReadOnly tells that the verb writes nothing, so that replicas run it too.
-func (v *Command) ReadOnly() bool { return strings.HasPrefix(v.Flags, "readonly ") }
+func (v *Command) ReadOnly() bool { return strings.HasPrefix(v.Flags, "readonly") }
 
 // Numkeys is the verb's count of keys as its first argument must spell it; empty if it has none.
 func (v *Command) Numkeys() string { return v.numkeys }
@@ -247,10 +265,11 @@ var Table = [NumVerbs]Command{
 			{Name: "id", Role: RoleID},
 			{Name: "payload", Role: RolePayload},
 		},
-		Plan:    Plan{Keys: []Key{KeyPending}, Jobs: NamedJob, Walk: NoKey, Member: NoKey},
-		Results: []Result{ResultEnqueued, ResultDuplicate},
-		admit:   (*Command).admitEnqueue,
-		decide:  (*Command).decideEnqueue,
+		Plan:      Plan{Keys: []Key{KeyPending}, Jobs: NamedJob, Walk: NoKey, Member: NoKey},
+		Results:   []Result{ResultEnqueued, ResultDuplicate},
+		admit:     (*Command).admitEnqueue,
+		checkMore: (*Command).checkPayloads,
+		decide:    (*Command).decideEnqueue,
 	},
 	Claim: {
 		Name:       "EMQ.CLAIM",
@@ -268,15 +287,18 @@ var Table = [NumVerbs]Command{
 			{Name: "lease_ms", Role: RoleLease, Range: between(1, lease.MaxMillis)},
 		},
 		Plan: Plan{
-			Keys:   []Key{KeyPending, KeyActive},
+			Keys:   []Key{KeyPending, KeyActive, KeyMeta},
 			Jobs:   WalkedJobs,
 			Walk:   KeyPending,
 			Values: []Field{FieldState, FieldAttempts, FieldPayload},
+			Probes: gateProbes,
 			Member: NoKey,
+			Gated:  true,
 		},
 		Results:      []Result{ResultClaimed, ResultEmpty},
 		Dispositions: [NumDispositions]string{Dropped: entriesDropped, Buried: jobsBuried},
 		admit:        (*Command).admitClaim,
+		empty:        answerEmpty,
 		decide:       (*Command).decideClaim,
 		finish:       (*Command).finishClaim,
 		want:         (*Command).wantOne,
@@ -302,7 +324,7 @@ var Table = [NumVerbs]Command{
 			Walk:   NoKey,
 			Values: []Field{FieldState, FieldAttempts, FieldGroup, FieldParent},
 			Late:   []Field{FieldLeaseEpoch},
-			Probes: []Probe{{KeyCompleted, FieldCount}},
+			Probes: []Probe{{Key: KeyCompleted, Field: FieldCount}},
 			Member: NoKey,
 		},
 		Results: []Result{ResultCompleted, ResultGone, ResultStale, ResultScript},
@@ -335,7 +357,7 @@ var Table = [NumVerbs]Command{
 			Walk:       NoKey,
 			Values:     []Field{FieldState, FieldAttempts, FieldFailures, FieldGroup, FieldParent},
 			Late:       []Field{FieldLeaseEpoch},
-			Probes:     []Probe{{KeyFailed, FieldCount}},
+			Probes:     []Probe{{Key: KeyFailed, Field: FieldCount}},
 			LateProbes: true,
 			Member:     NoKey,
 		},
@@ -356,13 +378,14 @@ var Table = [NumVerbs]Command{
 			{Name: "schedule", Role: RoleKey, Key: KeySchedule, Access: AccessRW | AccessInsert},
 			{Name: "id", Role: RoleID},
 			{Name: "payload", Role: RolePayload},
-			{Name: "mode", Role: RoleWord, Words: [2]string{scheduleAt, scheduleIn}},
+			{Name: "mode", Role: RoleWord, Words: []string{scheduleAt, scheduleIn}},
 			{Name: "ms", Role: RoleDue, Range: between(0, lease.MaxMillis)},
 		},
-		Plan:    Plan{Keys: []Key{KeySchedule}, Jobs: NamedJob, Walk: NoKey, Member: NoKey},
-		Results: []Result{ResultScheduled, ResultDuplicate},
-		admit:   (*Command).admitSchedule,
-		decide:  (*Command).decideSchedule,
+		Plan:      Plan{Keys: []Key{KeySchedule}, Jobs: NamedJob, Walk: NoKey, Member: NoKey},
+		Results:   []Result{ResultScheduled, ResultDuplicate},
+		admit:     (*Command).admitSchedule,
+		checkMore: (*Command).checkPayloads,
+		decide:    (*Command).decideSchedule,
 	},
 	Extend: {
 		Name:       "EMQ.EXTEND",
@@ -444,7 +467,7 @@ var Table = [NumVerbs]Command{
 			Walk:   KeyActive,
 			Due:    true,
 			Values: []Field{FieldState, FieldLeaseEpoch, FieldStalled, FieldGroup, FieldParent},
-			Probes: []Probe{{KeyFailed, FieldCount}},
+			Probes: []Probe{{Key: KeyFailed, Field: FieldCount}},
 			Member: NoKey,
 		},
 		Results:      []Result{ResultReaped, ResultEmpty},
@@ -464,9 +487,9 @@ var Table = [NumVerbs]Command{
 		Tips:       "nondeterministic_output",
 		Args:       []Arg{{Name: "base", Role: RoleBase, Access: AccessRO | AccessRead}},
 		Plan: Plan{
-			Keys:    []Key{KeyPending, KeyActive, KeySchedule, KeyDead, KeyCompleted, KeyFailed},
+			Keys:    []Key{KeyPending, KeyActive, KeySchedule, KeyDead, KeyCompleted, KeyFailed, KeyMeta},
 			Walk:    NoKey,
-			Probes:  []Probe{probeCompleted: {KeyCompleted, FieldCount}, probeFailed: {KeyFailed, FieldCount}},
+			Probes:  append([]Probe{probeCompleted: {Key: KeyCompleted, Field: FieldCount}, probeFailed: {Key: KeyFailed, Field: FieldCount}}, gateProbes...),
 			Member:  NoKey,
 			Figures: true,
 		},
@@ -488,7 +511,7 @@ var Table = [NumVerbs]Command{
 			{Name: "base", Role: RoleBase, Access: AccessRW | AccessRead | AccessUpdate},
 			{Name: "cursor", Role: RoleCursor},
 			{Name: "count", Role: RoleCount, Range: between(1, maxCount)},
-			{Name: "fix", Role: RoleOption, Words: [2]string{tokenFix}},
+			{Name: "fix", Role: RoleOption, Words: []string{tokenFix}},
 		},
 		Plan: Plan{
 			Keys:   []Key{KeyPending, KeyActive, KeySchedule, KeyDead},
@@ -516,6 +539,7 @@ var Table = [NumVerbs]Command{
 		Plan:       Plan{Keys: []Key{KeyPending}, Jobs: ListedJobs, Walk: NoKey, Member: NoKey, Merged: true},
 		Results:    []Result{ResultEnqueued, ResultDuplicate},
 		admit:      (*Command).admitMenqueue,
+		checkMore:  (*Command).checkPayloads,
 		decide:     (*Command).decideMenqueue,
 		finish:     (*Command).finishList,
 		want:       (*Command).wantMost,
@@ -529,19 +553,20 @@ var Table = [NumVerbs]Command{
 		Categories: "emq write slow",
 		Args: []Arg{
 			{Name: "base", Role: RoleBase, Access: AccessRW | AccessInsert},
-			{Name: "mode", Role: RoleWord, Words: [2]string{scheduleAt, scheduleIn}},
+			{Name: "mode", Role: RoleWord, Words: []string{scheduleAt, scheduleIn}},
 		},
 		List: []Arg{
 			{Name: "id", Role: RoleID},
 			{Name: "ms", Role: RoleDue, Range: between(0, lease.MaxMillis)},
 			{Name: "payload", Role: RolePayload},
 		},
-		Plan:    Plan{Keys: []Key{KeySchedule}, Jobs: ListedJobs, Walk: NoKey, Member: NoKey, Merged: true},
-		Results: []Result{ResultScheduled, ResultDuplicate},
-		admit:   (*Command).admitMschedule,
-		decide:  (*Command).decideMschedule,
-		finish:  (*Command).finishList,
-		want:    (*Command).wantMost,
+		Plan:      Plan{Keys: []Key{KeySchedule}, Jobs: ListedJobs, Walk: NoKey, Member: NoKey, Merged: true},
+		Results:   []Result{ResultScheduled, ResultDuplicate},
+		admit:     (*Command).admitMschedule,
+		checkMore: (*Command).checkPayloads,
+		decide:    (*Command).decideMschedule,
+		finish:    (*Command).finishList,
+		want:      (*Command).wantMost,
 	},
 	Mclaim: {
 		Name:       "EMQ.MCLAIM",
@@ -557,16 +582,19 @@ var Table = [NumVerbs]Command{
 			{Name: "count", Role: RoleCount, Range: between(1, maxCount)},
 		},
 		Plan: Plan{
-			Keys:   []Key{KeyPending, KeyActive},
+			Keys:   []Key{KeyPending, KeyActive, KeyMeta},
 			Jobs:   WalkedJobs,
 			Walk:   KeyPending,
 			Values: []Field{FieldState, FieldAttempts, FieldPayload},
+			Probes: gateProbes,
 			Member: NoKey,
+			Gated:  true,
 			Merged: true,
 		},
 		Results:      []Result{ResultClaimed, ResultEmpty},
 		Dispositions: [NumDispositions]string{Dropped: entriesDropped, Buried: jobsBuried},
 		admit:        (*Command).admitClaim,
+		empty:        answerNoJobs,
 		decide:       (*Command).decideMclaim,
 		finish:       (*Command).finishMclaim,
 		want:         (*Command).wantMclaim,
@@ -586,7 +614,7 @@ var Table = [NumVerbs]Command{
 			Walk:   NoKey,
 			Values: []Field{FieldState, FieldAttempts, FieldGroup, FieldParent},
 			Late:   []Field{FieldLeaseEpoch},
-			Probes: []Probe{{KeyCompleted, FieldCount}},
+			Probes: []Probe{{Key: KeyCompleted, Field: FieldCount}},
 			Member: NoKey,
 			Merged: true,
 		},
@@ -646,7 +674,7 @@ var Table = [NumVerbs]Command{
 			Walk:   NoKey,
 			Values: []Field{FieldState, FieldAttempts, FieldFailures, FieldGroup, FieldParent},
 			Late:   []Field{FieldLeaseEpoch},
-			Probes: []Probe{{KeyFailed, FieldCount}},
+			Probes: []Probe{{Key: KeyFailed, Field: FieldCount}},
 			Member: NoKey,
 			Merged: true,
 		},
@@ -676,6 +704,148 @@ var Table = [NumVerbs]Command{
 		decide:  (*Command).decideBclaim,
 		finish:  (*Command).finishBclaim,
 		want:    (*Command).wantMost,
+	},
+	Release: {
+		Name:       "EMQ.RELEASE",
+		Since:      "0.2.0",
+		Summary:    "Gives a held job back, uncounted: to be claimed at once, or later.",
+		Complexity: "O(log(N)) with N the number of jobs in the set that is left or entered.",
+		Flags:      "write fast getkeys-api",
+		Categories: "emq write fast",
+		Args: []Arg{
+			{Name: "base", Role: RoleBase, Access: AccessRW | AccessUpdate},
+			{Name: "id", Role: RoleID},
+			{Name: "token", Role: RoleToken},
+			{Name: "delay_ms", Role: RoleDelay, Range: between(0, lease.MaxMillis)},
+		},
+		Plan: Plan{
+			Keys:   []Key{KeyActive, KeyPending, KeySchedule},
+			Jobs:   NamedJob,
+			Walk:   NoKey,
+			Values: []Field{FieldState, FieldAttempts, FieldGroup, FieldParent},
+			Late:   []Field{FieldLeaseEpoch},
+			Member: KeyActive,
+		},
+		Results: []Result{ResultReleased, ResultGone, ResultStale, ResultScript},
+		admit:   (*Command).admitRelease,
+		decide:  (*Command).decideRelease,
+	},
+	Requeue: {
+		Name:       "EMQ.REQUEUE",
+		Since:      "0.2.0",
+		Summary:    "Moves dead or scheduled jobs to pending, now; dead ones start afresh.",
+		Complexity: "O(M*log(N)) with N the number of jobs in the sets that are left or entered and M the number of jobs in the call.",
+		Flags:      "write getkeys-api",
+		Categories: "emq write slow",
+		Args: []Arg{
+			{Name: "base", Role: RoleBase, Access: AccessRW | AccessUpdate},
+			{Name: "state", Role: RoleWord, Words: []string{lease.Dead, lease.Scheduled}},
+		},
+		List: []Arg{{Name: "id", Role: RoleID}},
+		Plan: Plan{
+			Keys:   operatorSets,
+			Jobs:   ListedJobs,
+			Walk:   NoKey,
+			Values: []Field{FieldState, FieldGroup, FieldParent},
+			Member: NoKey,
+			Merged: true,
+		},
+		Results: []Result{ResultRequeued, ResultGone, ResultScript},
+		admit:   (*Command).admitOperator,
+		decide:  (*Command).decideRequeue,
+		finish:  (*Command).finishList,
+		want:    (*Command).wantMost,
+	},
+	Remove: {
+		Name:       "EMQ.REMOVE",
+		Since:      "0.2.0",
+		Summary:    "Removes jobs of a state, whoever holds them.",
+		Complexity: "O(M*log(N)) with N the number of jobs in the sets and M the number of jobs in the call and of the fields in their rows.",
+		Flags:      "write getkeys-api",
+		Categories: "emq write slow",
+		Args: []Arg{
+			{Name: "base", Role: RoleBase, Access: AccessRW | AccessDelete},
+			{Name: "state", Role: RoleWord, Words: []string{lease.Pending, lease.Active, lease.Scheduled, lease.Dead, stateAny}},
+		},
+		List: []Arg{{Name: "id", Role: RoleID}},
+		Plan: Plan{
+			Keys:   operatorSets,
+			Jobs:   ListedJobs,
+			Walk:   NoKey,
+			Values: []Field{FieldState, FieldGroup, FieldParent},
+			Member: NoKey,
+			Merged: true,
+		},
+		Results: []Result{ResultRemoved, ResultGone, ResultScript},
+		admit:   (*Command).admitOperator,
+		decide:  (*Command).decideRemove,
+		finish:  (*Command).finishList,
+		want:    (*Command).wantMost,
+	},
+	Pause: {
+		Name:       "EMQ.PAUSE",
+		Since:      "0.2.0",
+		Summary:    "Holds all claims of a queue back, for a time or until RESUME.",
+		Complexity: "O(1)",
+		Flags:      "write fast getkeys-api",
+		Categories: "emq write fast",
+		Args: []Arg{
+			{Name: "base", Role: RoleBase, Access: AccessRW | AccessUpdate},
+			{Name: "ms", Role: RolePause, Range: between(0, lease.MaxMillis)},
+		},
+		Plan:    gatePlan,
+		Results: []Result{ResultPaused},
+		admit:   (*Command).admitGate,
+		finish:  (*Command).finishPause,
+	},
+	Resume: {
+		Name:       "EMQ.RESUME",
+		Since:      "0.2.0",
+		Summary:    "Ends the pause of a queue.",
+		Complexity: "O(1)",
+		Flags:      "write fast getkeys-api",
+		Categories: "emq write fast",
+		Args:       []Arg{{Name: "base", Role: RoleBase, Access: AccessRW | AccessUpdate}},
+		Plan:       gatePlan,
+		Results:    []Result{ResultResumed, ResultNotPaused},
+		admit:      (*Command).admitGate,
+		finish:     (*Command).finishResume,
+	},
+	Limit: {
+		Name:       "EMQ.LIMIT",
+		Since:      "0.2.0",
+		Summary:    "Limits how many jobs of a queue are active at a time, and how many are handed out in a window of time.",
+		Complexity: "O(1)",
+		Flags:      "write fast getkeys-api",
+		Categories: "emq write fast",
+		Args: []Arg{
+			{Name: "base", Role: RoleBase, Access: AccessRW | AccessUpdate},
+			{Name: "concurrency", Role: RoleConcurrency, Range: between(0, lease.MaxAttempts)},
+			{Name: "max", Role: RoleRateMax, Range: between(0, lease.MaxAttempts)},
+			{Name: "duration_ms", Role: RoleRateDuration, Range: between(0, lease.MaxMillis)},
+		},
+		Plan:      gatePlan,
+		Results:   []Result{ResultLimited},
+		admit:     (*Command).admitGate,
+		checkMore: (*Command).checkLimit,
+		finish:    (*Command).finishLimit,
+	},
+	Queues: {
+		Name:       "EMQ.QUEUES",
+		Since:      "0.2.0",
+		Summary:    "Lists the queues of the selected database that the caller may read, a part in each call, in the order of their bases.",
+		Complexity: "O(log(N)+M) with N the number of queues and M the number that is walked.",
+		Flags:      "readonly",
+		Categories: "emq read slow",
+		Tips:       "nondeterministic_output",
+		Args: []Arg{
+			{Name: "after", Role: RoleAfter},
+			{Name: "count", Role: RoleCount, Range: between(1, maxCount)},
+		},
+		Plan:    Plan{Walk: NoKey, Member: NoKey},
+		Results: []Result{ResultOK},
+		admit:   (*Command).admitQueues,
+		finish:  (*Command).finishQueues,
 	},
 }
 
@@ -744,5 +914,8 @@ func (v *Command) addRefusals() {
 	if !v.ReadOnly() {
 		v.Results = append(v.Results, ResultReplica)
 	}
-	v.Results = append(v.Results, ResultKey, ResultFence, ResultType, ResultInternal)
+	if len(v.places) > 0 || v.Plan.Jobs == ListedQueues {
+		v.Results = append(v.Results, ResultKey, ResultType)
+	}
+	v.Results = append(v.Results, ResultFence, ResultInternal)
 }

@@ -50,11 +50,13 @@ func TestLogLines(t *testing.T) {
 	require.Greater(t, found, 15)
 }
 
-// TestRecipesAreTested: each test that the page names exists.
+// TestRecipesAreTested: each test that the pages name exists.
 func TestRecipesAreTested(t *testing.T) {
-	found := witness.FindAllStringSubmatch(read(t, "operations.md"), -1)
-	require.NotEmpty(t, found)
-	for _, name := range found {
-		assert.Contains(t, read(t, name[2]), "\nfunc "+name[1]+"(t *testing.T)", name[2])
+	for _, page := range []string{operation, protocol} {
+		found := witness.FindAllStringSubmatch(read(t, page), -1)
+		require.NotEmpty(t, found)
+		for _, name := range found {
+			assert.Contains(t, read(t, name[2]), "\nfunc "+name[1]+"(t *testing.T)", name[2])
+		}
 	}
 }

@@ -84,6 +84,9 @@ enum { VM_ACL_LOG_COMMAND = 1, VM_ACL_LOG_KEY = 2 };
 /* Answers of CallReplyType. */
 enum { VM_REPLY_STRING = 0, VM_REPLY_ERROR = 1, VM_REPLY_ARRAY = 3, VM_REPLY_NULL = 4 };
 
+/* Length of an array that ReplySetArrayLength tells at its end. */
+enum { VM_POSTPONED_LEN = -1 };
+
 /* Server events. */
 typedef struct {
     uint64_t id;
@@ -96,13 +99,14 @@ enum {
     VM_EVENT_SHUTDOWN = 5,
     VM_EVENT_SWAPDB = 11,
     VM_EVENT_EVENTLOOP = 15,
+    VM_EVENT_CONFIG = 16,
     VM_EVENT_VERSION = 1,
 };
 enum { VM_EVENTLOOP_BEFORE_SLEEP = 0 };
 enum { VM_FLUSHDB_START = 0 };
 enum { VM_LOADING_ENDED = 3 };
 
-/* What comes with FLUSHDB, and with SWAPDB. */
+/* What comes with FLUSHDB, with SWAPDB and with CONFIG. */
 typedef struct {
     uint64_t version;
     int32_t sync;
@@ -112,6 +116,11 @@ typedef struct {
     uint64_t version;
     int32_t first, second;
 } vm_swap;
+typedef struct {
+    uint64_t version;
+    uint32_t count;
+    const char **names;
+} vm_config_change;
 
 typedef int (*vm_command_fn)(vm_ctx *, vm_string **, int);
 typedef void (*vm_free_fn)(vm_ctx *, void *);
@@ -274,6 +283,7 @@ typedef struct {
     X(vm_ctx *, GetDetachedThreadSafeContext, (vm_ctx *))                                                              \
     X(void, FreeThreadSafeContext, (vm_ctx *))                                                                         \
     X(unsigned long long, GetClientId, (vm_ctx *))                                                                     \
+    X(vm_string *, GetCurrentUserName, (vm_ctx *))                                                                     \
     X(vm_string *, GetClientUserNameById, (vm_ctx *, uint64_t client))                                                 \
     X(vm_user *, GetModuleUserFromUserName, (vm_string *name))                                                         \
     X(int, FreeModuleUser, (vm_user *))                                                                                \
@@ -296,7 +306,9 @@ typedef struct {
     X(int, ReplyWithLongLong, (vm_ctx *, long long))                                                                   \
     X(int, ReplyWithString, (vm_ctx *, vm_string *))                                                                   \
     X(int, ReplyWithArray, (vm_ctx *, long))                                                                           \
+    X(int, ReplyWithSimpleString, (vm_ctx *, const char *))                                                            \
     X(int, ReplyWithEmptyArray, (vm_ctx *))                                                                            \
+    X(void, ReplySetArrayLength, (vm_ctx *, long))                                                                     \
     X(int, ReplyWithMap, (vm_ctx *, long))                                                                             \
     X(int, ReplyWithNull, (vm_ctx *))
 

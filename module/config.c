@@ -1,7 +1,7 @@
 /* The settings emq.*: the server keeps their bounds, answers CONFIG and rewrites its file; here are their values. */
 #include "emq.h"
 
-long long emq_pump_interval_ms, emq_pump_budget_us, emq_max_stalled;
+long long emq_pump_interval_ms, emq_pump_budget_us, emq_max_stalled, emq_max_payload_bytes;
 int emq_config_changed;
 
 static long long get(const char *name, void *value) {
@@ -25,6 +25,7 @@ int emq_load_config(vm_ctx *ctx, int again) {
         {"pump-interval-ms", 1000, 0, 3600000, &emq_pump_interval_ms},
         {"pump-budget-us", 2000, 100, 1000000, &emq_pump_budget_us},
         {"max-stalled", 3, 0, INT32_MAX, &emq_max_stalled},
+        {"max-payload-bytes", 0, 0, INT32_MAX, &emq_max_payload_bytes},
     };
     enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
     long long kept[SETTINGS];

@@ -31,10 +31,10 @@ static void reply_pair(vm_ctx *ctx, const char *name, int64_t n) {
 static int reply_pump(vm_ctx *ctx) {
     const emq_pump_stats *p = &emq_pump;
     vm_ReplyWithArray(ctx, 26);
-    reply_pair(ctx, "beats", (int64_t)p->beats);
+    reply_pair(ctx, "ticks", (int64_t)p->ticks);
     reply_pair(ctx, "slices", (int64_t)p->slices);
     reply_pair(ctx, "time_us", (int64_t)p->time_us);
-    reply_pair(ctx, "stood_down", (int64_t)p->stood_down);
+    reply_pair(ctx, "skipped", (int64_t)p->skipped);
     reply_pair(ctx, "promoted", (int64_t)p->promoted);
     reply_pair(ctx, "returned", (int64_t)p->returned);
     reply_pair(ctx, "stalled", (int64_t)p->stalled);

@@ -8,10 +8,10 @@ enum { MAX_WORDS = 1 + 2 * EMQ_MAX_FIELDS };
 
 /* Hands the plain command of the given words to the replicas and the AOF. One letter of the format a word. */
 static void propagate(emq_frame *f, const char *name, vm_string *const *word, int n) {
-    static const char format[] = "sssssssss";
+    static const char format[] = "sssssssssss";
     _Static_assert(sizeof(format) == MAX_WORDS + 1, "a letter for each word");
     vm_Replicate(f->ctx, name, format + MAX_WORDS - n, word[0], word[1], word[2], word[3], word[4], word[5], word[6],
-                 word[7], word[8]);
+                 word[7], word[8], word[9], word[10]);
 }
 
 /* A number in decimal, for the caller to free. The last ones are kept, one a slot: tokens are small, and the deadlines
@@ -32,7 +32,7 @@ static vm_string *decimal(int64_t n) {
     return slot->string;
 }
 
-static emq_item *item_of(emq_frame *f, const emq_effect *e) { return &f->items[e->job]; }
+static emq_item *item_of(emq_frame *f, const emq_effect *e) { return emq_row_item(f, e->job); }
 
 /* The string of a field's new value; *made is set to it if it is to be freed. */
 static vm_string *value_of(emq_frame *f, const emq_effect *e, int i, vm_string **made) {
@@ -59,14 +59,14 @@ int emq_claim_identity(vm_ctx *ctx) {
 
 static void hset(emq_frame *f, emq_effect *e) {
     emq_item *item = item_of(f, e);
-    vm_string *made[EMQ_MAX_FIELDS] = {0}, *word[MAX_WORDS + 1] = {item->row_name};
+    vm_string *made[EMQ_MAX_FIELDS] = {0}, *word[MAX_WORDS + 1] = {emq_name(f, item, e->key)};
     for (int i = 0; i < e->n; i++) {
         word[1 + 2 * i] = emq_field[e->fields[i]];
         word[2 + 2 * i] = value_of(f, e, i, &made[i]);
     }
     /* Words past the last are NULL, and the first NULL field ends the list. */
     vm_key *key = emq_open_or_make(f, item, e->key);
-    vm_HashSet(key, VM_HASH_NONE, word[1], word[2], word[3], word[4], word[5], word[6], word[7], word[8], NULL);
+    vm_HashSet(key, VM_HASH_NONE, word[1], word[2], word[3], word[4], word[5], word[6], word[7], word[8], word[9], word[10], NULL);
     if (vm_KeyType(key) == VM_TYPE_HASH) {
         propagate(f, "HSET", word, 1 + 2 * e->n);
         e->changed = e->key;
@@ -77,7 +77,7 @@ static void hset(emq_frame *f, emq_effect *e) {
 
 static void hdel(emq_frame *f, emq_effect *e) {
     emq_item *item = item_of(f, e);
-    vm_string *word[MAX_WORDS] = {item->row_name};
+    vm_string *word[MAX_WORDS] = {emq_name(f, item, e->key)};
     vm_key *key = emq_open(f, item, e->key);
     int n = 1;
     for (int i = 0; i < e->n; i++) {
@@ -142,33 +142,40 @@ static void hincrby(emq_frame *f, emq_effect *e) {
 
 /* Creating a key runs other modules' callbacks, so where several jobs are changed, the effects that may create a set or a
  * counter come last: by then every row says what was decided and no set holds an id any more that it is about to lose, and
- * a verb in a callback finds nothing that this call is still going to take. The effects on one job are in that order. */
-enum { CREATING = 1 << EMQ_OP_ZADD | 1 << EMQ_OP_HINCRBY, ALL = -1 };
+ * a verb in a callback finds nothing that this call is still going to take. What a claim spends of a rate comes after all.
+ * The effects on one job are in that order. */
+enum { EARLY = 1 << 0, LATE = 1 << 1, ALL = EARLY | LATE };
 
-/* Calls do_effects for the whole log, with the operations whose turn it is. */
-static inline void in_order(emq_frame *f, void (*do_effects)(emq_frame *, int ops)) {
+static int turn_of(const emq_effect *e) {
+    return e->op == EMQ_OP_ZADD || e->op == EMQ_OP_HINCRBY || e->key == EMQ_KEY_META ? LATE : EARLY;
+}
+
+/* Calls do_effects for the whole log, with those whose turn it is. */
+static inline void in_order(emq_frame *f, void (*do_effects)(emq_frame *, int turn)) {
     if (f->call.first + f->call.jobs.n <= 1) {
         do_effects(f, ALL);
         return;
     }
-    do_effects(f, ~CREATING);
-    do_effects(f, CREATING);
+    do_effects(f, EARLY);
+    do_effects(f, LATE);
 }
 
-static void apply(emq_frame *f, int ops) {
-    for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++) {
-        if (!(ops >> e->op & 1)) continue;
-        e->changed = EMQ_NO_KEY;
-        e->emptied = 0;
-        switch (e->op) {
-        case EMQ_OP_HSET: hset(f, e); break;
-        case EMQ_OP_HDEL: hdel(f, e); break;
-        case EMQ_OP_ZADD: zadd(f, e); break;
-        case EMQ_OP_ZREM: zrem(f, e); break;
-        case EMQ_OP_DEL: del(f, e); break;
-        case EMQ_OP_HINCRBY: hincrby(f, e); break;
-        }
+static void apply_effect(emq_frame *f, emq_effect *e) {
+    e->changed = EMQ_NO_KEY;
+    e->emptied = 0;
+    switch (e->op) {
+    case EMQ_OP_HSET: hset(f, e); break;
+    case EMQ_OP_HDEL: hdel(f, e); break;
+    case EMQ_OP_ZADD: zadd(f, e); break;
+    case EMQ_OP_ZREM: zrem(f, e); break;
+    case EMQ_OP_DEL: del(f, e); break;
+    case EMQ_OP_HINCRBY: hincrby(f, e); break;
     }
+}
+
+static void apply(emq_frame *f, int turn) {
+    for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++)
+        if (turn == ALL || turn_of(e) == turn) apply_effect(f, e);
 }
 
 /* ---- Merged effects: one command for many jobs, the sets in the order of their numbers (WIRE6 §7) ---- */
@@ -256,19 +263,24 @@ static touched touched_sets(emq_frame *f) {
     return sets;
 }
 
+/* The effects that are not merged: those on the fields of a row, and what comes after all. */
+static int is_of_row(const emq_effect *e) { return (e->op == EMQ_OP_HSET || e->op == EMQ_OP_HDEL) && e->key == EMQ_KEY_ROW; }
+static int is_last(const emq_effect *e) { return e->op == EMQ_OP_HINCRBY || e->key == EMQ_KEY_META; }
+
 static void apply_merged(emq_frame *f) {
     touched sets = touched_sets(f);
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t s = sets.leave[pass]; s; s &= s - 1) remove_ids(f, __builtin_ctz(s), pass);
     emq_effect *first = f->out.effects.at, *end = first + f->out.effects.n;
     for (emq_effect *e = first; e < end; e++) {
-        if (e->op == EMQ_OP_HSET) hset(f, e);
-        if (e->op == EMQ_OP_HDEL) hdel(f, e);
+        if (!is_of_row(e)) continue;
+        apply_effect(f, e);
+        if (f->verb->creates) emq_close_keys(f); /* a row that is opened first can be made as it is */
     }
     delete_rows(f);
     for (uint32_t s = sets.enter; s; s &= s - 1) add_ids(f, __builtin_ctz(s));
     for (emq_effect *e = first; e < end; e++)
-        if (e->op == EMQ_OP_HINCRBY) hincrby(f, e);
+        if (is_last(e)) apply_effect(f, e);
 }
 
 void emq_apply(emq_frame *f) {
@@ -293,17 +305,23 @@ static void announce_key(emq_frame *f, vm_string *name, int op, int emptied) {
     if (emptied) vm_NotifyKeyspaceEvent(f->ctx, VM_NOTIFY_GENERIC, "del", name);
 }
 
-int emq_adds_to_pending(const emq_frame *f) {
-    for (const emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++)
-        if (e->op == EMQ_OP_ZADD && e->key == EMQ_KEY_PENDING) return 1;
-    return 0;
+int emq_awaited(const emq_frame *f) {
+    int what = 0;
+    for (const emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++) {
+        if (e->op == EMQ_OP_ZADD && e->key == EMQ_KEY_PENDING) what |= EMQ_ADDS_JOB;
+        if (e->op == EMQ_OP_ZREM && e->key == EMQ_KEY_ACTIVE) what |= EMQ_OPENS_GATE;
+        if (e->key == EMQ_KEY_META && f->verb->jobs == EMQ_SOURCE_NO_JOBS) what |= EMQ_OPENS_GATE;
+    }
+    return what;
 }
 
-static void announce(emq_frame *f, int ops) {
-    for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++) {
-        if (e->changed == EMQ_NO_KEY || !(ops >> e->op & 1)) continue;
-        announce_key(f, emq_name(f, item_of(f, e), e->changed), e->op, e->emptied);
-    }
+static void announce_effect(emq_frame *f, const emq_effect *e) {
+    if (e->changed != EMQ_NO_KEY) announce_key(f, emq_name(f, item_of(f, e), e->changed), e->op, e->emptied);
+}
+
+static void announce(emq_frame *f, int turn) {
+    for (const emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++)
+        if (turn == ALL || turn_of(e) == turn) announce_effect(f, e);
 }
 
 static void announce_merged(emq_frame *f) {
@@ -313,10 +331,14 @@ static void announce_merged(emq_frame *f) {
             announce_key(f, emq_name(f, NULL, set), EMQ_OP_ZREM, f->emptied >> set & 1);
         }
     }
-    announce(f, 1 << EMQ_OP_HSET | 1 << EMQ_OP_HDEL);
-    announce(f, 1 << EMQ_OP_DEL);
+    const emq_effect *first = f->out.effects.at, *end = first + f->out.effects.n;
+    for (const emq_effect *e = first; e < end; e++)
+        if (is_of_row(e)) announce_effect(f, e);
+    for (const emq_effect *e = first; e < end; e++)
+        if (e->op == EMQ_OP_DEL) announce_effect(f, e);
     for (uint32_t s = f->added; s; s &= s - 1) announce_key(f, emq_name(f, NULL, __builtin_ctz(s)), EMQ_OP_ZADD, 0);
-    announce(f, 1 << EMQ_OP_HINCRBY);
+    for (const emq_effect *e = first; e < end; e++)
+        if (is_last(e)) announce_effect(f, e);
 }
 
 /* The key API writes a field without the time to live that it may have where fields can expire; HINCRBY keeps it. There

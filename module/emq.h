@@ -26,6 +26,7 @@ typedef struct {
     int list_at;      /* which argument a list begins with, or 0 */
     int list_len;     /* the number of arguments of one job of the list */
     int base_at;      /* which argument is the base, or 0 */
+    int payload_at;   /* which argument is the payload, or 0 */
     int numkeys;      /* 0: it has no such argument */
     int id_at;        /* which argument is the id, or 0 */
     int count_at;     /* which argument is the count of a scan, or 0 */
@@ -47,6 +48,8 @@ typedef struct {
     uint8_t num_probes;
     emq_probe probes[EMQ_MAX_PROBES];
     uint8_t member;
+    uint8_t creates; /* the listed jobs are new ones: their rows are not there */
+    uint8_t gated;
     uint8_t merged;
     uint8_t readonly;
     uint8_t figures;
@@ -80,6 +83,8 @@ typedef struct {
     int ended;                                   /* the walk came to the last due entry */
     int panicked;                                /* on an entry, which is left, or without one: then it has ended */
     uint32_t dispositions[EMQ_NUM_DISPOSITIONS]; /* of the entries */
+    int gated;                                   /* a gate held the claim back, */
+    int64_t opens;                               /* and opens by itself then, in Unix ms, or 0 */
     int64_t lag_ms;                              /* how late the latest of the jobs that were moved came */
 } emq_walk;
 
@@ -111,7 +116,7 @@ typedef struct {
     emq_walk *walk;     /* of the pump or of a client that waits; NULL in a command */
     emq_scanned *scan;  /* NULL where there is none */
     int32_t listed;     /* the number of jobs that the caller lists */
-    int32_t *twins;     /* of each, the place of the last one before it with the same id, from 1; NULL if none has one */
+    int32_t *twins;     /* of each, the place of the first with the same id, from 1; 0 if it is that itself; NULL: all are */
     /* What merged effects did to the sets, as bits: ids were removed, in a first and a second pass, or added; the set went
      * away with them. */
     uint32_t removed[2], added, emptied;
@@ -129,7 +134,7 @@ typedef struct {
     emq_job jobs[EMQ_WINDOW];
 } emq_frame;
 
-/* ---- runtime.c: what was loaded, the clock, and the care of Go's scheduler ---- */
+/* ---- runtime.c: what was loaded, counters, clocks, and the care of Go's scheduler ---- */
 
 extern vm_string *emq_field[EMQ_NUM_FIELDS];
 extern vm_string *emq_const[EMQ_NUM_CONSTS];
@@ -164,6 +169,41 @@ void emq_entered_go(void);
 /* Lets the Go scheduler in if it is due; at each turn of the event loop. */
 void emq_yield_turn(void);
 
+/* What calls of a verb came to, and what became of entries that they walked; and each one's name in INFO, NULL where the
+ * verb can't come to that. */
+typedef struct {
+    uint64_t calls, results[EMQ_NUM_RESULTS], dispositions[EMQ_NUM_DISPOSITIONS];
+} emq_count;
+typedef struct {
+    const char *calls, *results[EMQ_NUM_RESULTS], *dispositions[EMQ_NUM_DISPOSITIONS];
+} emq_count_names;
+extern emq_count emq_counts[EMQ_NUM_VERBS];
+extern emq_count_names emq_counted[EMQ_NUM_VERBS];
+extern uint64_t emq_identity_claims;
+
+/* Fields that never change, and their values. */
+enum { EMQ_NUM_ABOUT = 4 };
+extern const char *emq_about[EMQ_NUM_ABOUT][2];
+
+/* ---- serving.c ---- */
+
+/* Whether a client's write would be taken now, and the data are whole. */
+int emq_may_write(vm_ctx *ctx);
+
+int emq_serving_subscribe(vm_ctx *ctx);
+
+/* ---- config.c ---- */
+
+extern long long emq_pump_interval_ms; /* 0: off */
+extern long long emq_pump_budget_us;
+extern long long emq_max_stalled; /* 0: never */
+extern long long emq_max_payload_bytes; /* 0: any */
+extern int emq_config_changed;    /* set when any of them may have changed; the reader clears it */
+
+/* Puts the settings before the server and takes those that it has for them. 0 if one is out of its bounds, which the
+ * server has logged. A later load of the same start keeps what the first took, for the server hands that out once. */
+int emq_load_config(vm_ctx *ctx, int again);
+
 /* ---- names.c ---- */
 
 extern const char *emq_suffix[EMQ_NUM_KEYS];
@@ -184,34 +224,147 @@ vm_string *emq_make_name(const char *base, size_t base_len, int key, emq_bytes i
  * is Go's to say. 0 if there is no base. */
 int emq_find_base(emq_frame *f);
 
-/* The name of a key of the frame's queue, not a row, looked for the first time. */
-vm_string *emq_find_name(emq_frame *f, int key);
-
 /* The name of a key of the frame's queue; the row is the item's. */
-static inline vm_string *emq_name(emq_frame *f, const emq_item *item, int key) {
-    if (key == EMQ_KEY_ROW) return item->row_name;
-    return f->name[key] ? f->name[key] : emq_find_name(f, key);
+vm_string *emq_name(emq_frame *f, const emq_item *item, int key);
+
+/* The item of a job's row: a key is open once, so where the caller lists a job twice the first one's item has it. */
+static inline emq_item *emq_row_item(emq_frame *f, int32_t i) {
+    return &f->items[f->twins && f->twins[i] ? f->twins[i] - 1 : i];
 }
+
+/* ---- lines.c: the lines of clients that wait, one line a queue ---- */
+
+typedef struct emq_waiter emq_waiter;
+typedef struct emq_line emq_line;
+
+/* A client's place in the line of one queue. */
+typedef struct emq_place {
+    emq_waiter *who;
+    emq_line *in;
+    struct emq_place *before, *after;
+} emq_place;
+
+struct emq_waiter {
+    vm_blocked *handle;
+    vm_string *name; /* of the key that it is blocked on */
+    uint64_t client;
+    vm_string *user; /* its user's name, or NULL: it has none, and is unrestricted */
+    int gone; /* it stands in no line any more */
+    size_t num_places;
+    emq_place places[]; /* in the order of the call: its priorities */
+};
+
+struct emq_line {
+    emq_place *first, *last;
+    size_t length;
+    emq_line *before, *after; /* among all lines */
+    int db;
+    int again;      /* to be woken at the next turn of the event loop */
+    int gated;      /* its first client was held back by a gate */
+    int64_t opens;  /* when that gate opens by itself, in Unix ms, or 0 */
+    size_t base_len;
+    char base[];
+};
+
+/* How many clients wait, for how many queues, and in the line of one. */
+size_t emq_waiting_clients(void);
+size_t emq_waiting_queues(void);
+size_t emq_waiting_for(int db, const char *base, size_t base_len);
+
+/* All lines, from the newest on by `after`. */
+emq_line *emq_newest_line(void);
+
+/* A client that was given its places enters the lines of its queues; the context is any. */
+void emq_enter_line(vm_ctx *ctx, emq_waiter *w, int db, vm_string *base);
+
+/* The client leaves its lines. Where it was the first, it may have been woken for an entry that it does not take, or there
+ * are more: the next one is woken. */
+void emq_leave_lines(emq_waiter *w);
+
+/* Wakes the first client that waits for a queue, as something may have come into its pending; or, if a gate held it back,
+ * as the gate may have opened. */
+void emq_wake(int db, const char *base, size_t base_len);
+void emq_wake_gated(int db, const char *base, size_t base_len);
+
+/* Wakes the first in a line if the queue has entries; in all lines of a database. */
+void emq_wake_if_entries(const emq_line *l);
+void emq_wake_db(int db);
 
 /* ---- keys.c ---- */
 
 /* From here on no key is open. */
 void emq_start_opening(emq_frame *f);
 
-/* Opens a key that is not open. */
-vm_key *emq_open_anew(emq_frame *f, emq_item *item, int key);
-
 /* The handle of a key, opened for reading and writing if it is not open yet. The item matters for a row alone. */
-static inline vm_key *emq_open(emq_frame *f, emq_item *item, int key) {
-    vm_key *open = key == EMQ_KEY_ROW ? item->row : f->key[key];
-    return open ? open : emq_open_anew(f, item, key);
-}
+vm_key *emq_open(emq_frame *f, emq_item *item, int key);
 
 /* The same for a key that is about to be written, which may have to be made. Making a key runs other modules' callbacks,
  * for it and for an expired one in its place. So no other key stays open across it; later effects open theirs anew. */
 vm_key *emq_open_or_make(emq_frame *f, emq_item *item, int key);
 
 void emq_close_keys(emq_frame *f);
+
+/* ---- queues.c: the queues that are known ---- */
+
+typedef struct {
+    emq_position at;
+    uint32_t left; /* in this tick */
+} emq_progress;
+
+typedef struct emq_queue {
+    int db;
+    emq_progress progress[2]; /* in schedule and active: the pump's own; at the start when the queue becomes known */
+    struct emq_queue *before, *after; /* queues.c's own, as are the next three */
+    uint8_t forgotten;
+    uint8_t with_meta;  /* it may have a meta */
+    uint8_t pumped;     /* it may have a schedule, an active or a meta: the pump visits it */
+    uint8_t more;       /* the pump's own: its last visit left work */
+    uint8_t reap_first; /* so is this: the order of the next */
+    size_t base_len;
+    char base[]; /* `emq:{q}:`, any bytes, no NUL at the end */
+} emq_queue;
+
+int emq_queues_subscribe(vm_ctx *ctx);
+
+/* Looks, at its leisure, through all that the server holds already; for a load at run time. */
+void emq_queues_scan(void);
+
+/* A key may have come into being; if it is one of a queue's, the queue is known. */
+void emq_queues_meet(vm_ctx *ctx, vm_string *name);
+
+/* At each turn of the event loop. */
+void emq_queues_turn(vm_ctx *ctx);
+
+/* The name of one of its sets, for the caller to free. */
+vm_string *emq_set_name(const emq_queue *q, int key);
+
+/* Answers EMQ.QUEUES, whose arguments have been checked. */
+int emq_list_queues(vm_ctx *ctx, vm_string **argv);
+
+/* The next queue to visit, in rounds: NULL says that the round is over, and the call after it begins another. A round
+ * visits the queues that were known when it began and still are. A queue stays in memory until the next call, whatever
+ * happens; if it was forgotten meanwhile (a flush), it says so. */
+emq_queue *emq_queues_next(void);
+
+/* The pump has nothing to do for a queue that has no schedule, no active and no meta: it is not visited any more, and
+ * forgotten if it has no other key either. A key of another type counts: it could become a set without an event. */
+void emq_queues_rest(vm_ctx *ctx, emq_queue *q);
+
+/* All of its keys are gone. */
+void emq_queues_forget(emq_queue *q);
+
+/* All of them, from the newest on by `after`; for who only looks. */
+const emq_queue *emq_queues_newest(void);
+size_t emq_queues_count(void);
+size_t emq_queues_bytes(void);
+
+/* Whether any queue may have a meta; if not, no claim need look for gates. */
+int emq_may_have_meta(void);
+
+/* ---- args.c ---- */
+
+/* Views the arguments that a decision may look at; the others stay empty. */
+void emq_view_arguments(emq_frame *f, int argc);
 
 /* ---- read.c ---- */
 
@@ -229,9 +382,6 @@ int emq_make_scan(emq_frame *f, emq_scanned *scan);
 
 void emq_free_item(emq_item *item);
 
-/* Finds the ids that stand in the list more than once. */
-void emq_find_twins(emq_frame *f);
-
 /* ---- effects.c ---- */
 
 /* Claims the store with the caller's own rights. 0 if it could not: then nothing was written. */
@@ -244,8 +394,9 @@ void emq_apply(emq_frame *f);
  * no key of the frame is open any more. */
 void emq_announce(emq_frame *f);
 
-/* Tells whether the log adds a job to pending. */
-int emq_adds_to_pending(const emq_frame *f);
+/* What the log does that clients may wait for: it adds a job to pending, or may open a gate. */
+enum { EMQ_ADDS_JOB = 1, EMQ_OPENS_GATE = 2 };
+int emq_awaited(const emq_frame *f);
 
 /* ---- reply.c ---- */
 
@@ -254,30 +405,18 @@ void emq_send_reply(emq_frame *f);
 /* Answers a claim for a client that waits, in a context of its own. */
 void emq_reply_claimed(emq_frame *f, vm_ctx *to, vm_string *base);
 
-/* ---- info.c ---- */
-
-/* What calls of a verb came to, and what became of entries that they walked; and each one's name in INFO, NULL where the
- * verb can't come to that. */
-typedef struct {
-    uint64_t calls, results[EMQ_NUM_RESULTS], dispositions[EMQ_NUM_DISPOSITIONS];
-} emq_count;
-typedef struct {
-    const char *calls, *results[EMQ_NUM_RESULTS], *dispositions[EMQ_NUM_DISPOSITIONS];
-} emq_count_names;
-extern emq_count emq_counts[EMQ_NUM_VERBS];
-extern emq_count_names emq_counted[EMQ_NUM_VERBS];
-extern uint64_t emq_identity_claims;
-
-/* Fields that never change, and their values. */
-enum { EMQ_NUM_ABOUT = 4 };
-extern const char *emq_about[EMQ_NUM_ABOUT][2];
-
-void emq_info(vm_info_ctx *ctx, int for_crash_report);
-
-/* ---- command.c ---- */
+/* ---- command.c: what a command of a client's and a walk of the module's own have in common ---- */
 
 extern emq_verb emq_verbs[EMQ_NUM_VERBS];
-extern const vm_command_fn emq_trampolines[EMQ_NUM_VERBS];
+
+/* Reads and decides. 0 if there is no decision. The frame is to be freed whatever it answers. */
+int emq_prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk, emq_scanned *scan);
+
+/* Applies what was decided and announces it; a refusal has decided nothing. */
+void emq_execute(emq_frame *f);
+
+/* Closes what is open still, and frees all. */
+void emq_free_frame(emq_frame *f);
 
 /* Runs a verb for the pump: no client, no reply. 0 if it was refused. */
 int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk);
@@ -291,24 +430,18 @@ int emq_run_claim(vm_ctx *ctx, vm_string **argv, emq_walk *walk, vm_ctx *to, vm_
 
 /* ---- waiting.c: clients that wait for jobs ---- */
 
-/* How many clients wait, and for how many queues. */
-size_t emq_waiting_clients(void);
-size_t emq_waiting_queues(void);
-
 /* Claims from the first of the call's queues that has a job, or has the client wait; the call has been checked. */
 int emq_wait(vm_ctx *ctx, vm_string **argv, int argc);
-
-/* Wakes the first client that waits for a queue, as something may have come into its pending. */
-void emq_wake(int db, const char *base, size_t base_len);
-
-/* Wakes for all queues of a database. */
-void emq_wake_db(int db);
 
 /* At each turn of the event loop. */
 void emq_waiting_turn(vm_ctx *ctx);
 
 /* No timer is left. */
 void emq_waiting_stop(vm_ctx *ctx);
+
+/* ---- dispatch.c: one function a verb for the server to call ---- */
+
+extern const vm_command_fn emq_trampolines[EMQ_NUM_VERBS];
 
 /* ---- register.c ---- */
 
@@ -321,73 +454,15 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
                          const char *complexity, const char *since, const char *tips, const char *const *arg_names,
                          const uint8_t *arg_types, const char *option);
 
-/* ---- config.c ---- */
-
-extern long long emq_pump_interval_ms; /* 0: off */
-extern long long emq_pump_budget_us;
-extern long long emq_max_stalled; /* 0: never */
-extern int emq_config_changed;    /* set when any of them may have changed; the reader clears it */
-
-/* Puts the settings before the server and takes those that it has for them. 0 if one is out of its bounds, which the
- * server has logged. A later load of the same start keeps what the first took, for the server hands that out once. */
-int emq_load_config(vm_ctx *ctx, int again);
-
-/* ---- queues.c: the queues that may hold scheduled or active jobs ---- */
-
-typedef struct {
-    emq_position at;
-    uint32_t left; /* in this beat */
-} emq_progress;
-
-typedef struct emq_queue {
-    int db;
-    uint32_t hash;
-    emq_progress progress[2]; /* in schedule and active: the pump's own; at the start when the queue becomes known */
-    struct emq_queue *chain, *before, *after; /* queues.c's own, as is `forgotten` */
-    uint8_t forgotten;
-    uint8_t more;       /* the pump's own: its last visit left work */
-    uint8_t reap_first; /* so is this: the order of the next */
-    size_t base_len;
-    char base[]; /* `emq:{q}:`, any bytes, no NUL at the end */
-} emq_queue;
-
-int emq_queues_subscribe(vm_ctx *ctx);
-
-/* Looks, at its leisure, through all that the server holds already; for a load at run time. */
-void emq_queues_scan(void);
-
-/* At each turn of the event loop. */
-void emq_queues_turn(vm_ctx *ctx);
-
-/* The name of one of its sets, for the caller to free. */
-vm_string *emq_set_name(const emq_queue *q, int key);
-
-/* The next queue to visit, in rounds: NULL says that the round is over, and the call after it begins another. A round
- * visits the queues that were known when it began and still are. A queue stays in memory until the next call, whatever
- * happens; if it was forgotten meanwhile (a flush), it says so. */
-emq_queue *emq_queues_next(void);
-
-/* Both of its sets are gone: there is no key of the name, of whatever type. A key of another type is not gone: it could
- * become a set without an event. */
-void emq_queues_forget(emq_queue *q);
-
-/* All of them, from the newest on by `after`; for who only looks. */
-const emq_queue *emq_queues_newest(void);
-size_t emq_queues_count(void);
-size_t emq_queues_bytes(void);
-
 /* ---- pump.c ---- */
 
 /* What the pump did since the load. */
 typedef struct {
-    uint64_t beats, slices, time_us, stood_down;
+    uint64_t ticks, slices, time_us, skipped;
     uint64_t promoted, returned, stalled, buried, dropped, left;
-    int64_t last_lag_ms, lag_ms; /* in the last beat, and in the one under way */
+    int64_t last_lag_ms, lag_ms; /* in the last tick, and in the one under way */
 } emq_pump_stats;
 extern emq_pump_stats emq_pump;
-
-/* Whether a client's write would be taken now. */
-int emq_may_write(vm_ctx *ctx);
 
 /* At each turn of the event loop. */
 void emq_pump_turn(vm_ctx *ctx);
@@ -397,6 +472,10 @@ void emq_pump_role_changed(void);
 
 /* No timer of it is left; the next turn of the event loop would set one again. */
 void emq_pump_stop(vm_ctx *ctx);
+
+/* ---- info.c ---- */
+
+void emq_info(vm_info_ctx *ctx, int for_crash_report);
 
 /* ---- debug.c, in builds with the tag emqdebug ---- */
 

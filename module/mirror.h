@@ -6,12 +6,13 @@
 #include <stdint.h>
 
 enum {
-    EMQ_MAX_PROBES = 2,
-    EMQ_MAX_FIELDS = 4,
+    EMQ_MAX_FIELDS = 5,
     EMQ_MAX_READ = 5,
     EMQ_MAX_EFFECTS = 6,
-    EMQ_MAX_NUMBERS = 9,
+    EMQ_MAX_PROBES = 9,
+    EMQ_NUM_ROW_FIELDS = 9,
     EMQ_MAX_ARGS = 12,
+    EMQ_MAX_NUMBERS = 15,
     EMQ_WINDOW = 32,
     EMQ_MAX_LIST = 1000,
     EMQ_MAX_TEXT = 1024,
@@ -63,7 +64,14 @@ enum {
     EMQ_FIELD_GROUP = 7,
     EMQ_FIELD_PARENT = 8,
     EMQ_FIELD_COUNT = 9,
-    EMQ_NUM_FIELDS = 10,
+    EMQ_FIELD_PAUSED = 10,
+    EMQ_FIELD_PAUSED_UNTIL = 11,
+    EMQ_FIELD_CONCURRENCY = 12,
+    EMQ_FIELD_MAX = 13,
+    EMQ_FIELD_DURATION = 14,
+    EMQ_FIELD_WINDOW = 15,
+    EMQ_FIELD_USED = 16,
+    EMQ_NUM_FIELDS = 17,
     EMQ_NO_FIELD = 255,
 };
 
@@ -83,7 +91,8 @@ enum {
     EMQ_KEY_DEAD = 4,
     EMQ_KEY_COMPLETED = 5,
     EMQ_KEY_FAILED = 6,
-    EMQ_NUM_KEYS = 7,
+    EMQ_KEY_META = 7,
+    EMQ_NUM_KEYS = 8,
     EMQ_NO_KEY = 255,
 };
 
@@ -91,8 +100,9 @@ enum {
     EMQ_NEXT_FINISH = 0,
     EMQ_NEXT_MORE = 1,
     EMQ_NEXT_LOOK = 2,
-    EMQ_NEXT_CLAIM = 3,
-    EMQ_NEXT_SCAN = 4,
+    EMQ_NEXT_LIST = 3,
+    EMQ_NEXT_CLAIM = 4,
+    EMQ_NEXT_SCAN = 5,
 };
 
 enum {
@@ -114,26 +124,29 @@ enum {
     EMQ_REFUSAL_REFUSED_WORD = 5,
     EMQ_REFUSAL_REFUSED_NUMBER = 6,
     EMQ_REFUSAL_REFUSED_CURSOR = 7,
-    EMQ_REFUSAL_REFUSED_REPLICA = 8,
-    EMQ_REFUSAL_REFUSED_FENCE = 9,
-    EMQ_REFUSAL_REFUSED_TYPE = 10,
-    EMQ_REFUSAL_REFUSED_GONE = 11,
-    EMQ_REFUSAL_REFUSED_SCRIPT = 12,
-    EMQ_REFUSAL_REFUSED_TOKEN = 13,
-    EMQ_REFUSAL_REFUSED_INTERNAL = 14,
-    EMQ_NUM_REFUSALS = 15,
+    EMQ_REFUSAL_REFUSED_RATE = 8,
+    EMQ_REFUSAL_REFUSED_PAYLOAD = 9,
+    EMQ_REFUSAL_REFUSED_REPLICA = 10,
+    EMQ_REFUSAL_REFUSED_FENCE = 11,
+    EMQ_REFUSAL_REFUSED_TYPE = 12,
+    EMQ_REFUSAL_REFUSED_GONE = 13,
+    EMQ_REFUSAL_REFUSED_SCRIPT = 14,
+    EMQ_REFUSAL_REFUSED_TOKEN = 15,
+    EMQ_REFUSAL_REFUSED_INTERNAL = 16,
+    EMQ_NUM_REFUSALS = 17,
 };
 
 enum {
     EMQ_REPLY_INTEGER = 0,
     EMQ_REPLY_CONST = 1,
-    EMQ_REPLY_EMPTY = 2,
-    EMQ_REPLY_JOB = 3,
-    EMQ_REPLY_JOBS = 4,
-    EMQ_REPLY_STATUSES = 5,
-    EMQ_REPLY_LISTS = 6,
-    EMQ_REPLY_NUMBERS = 7,
-    EMQ_REPLY_FINDINGS = 8,
+    EMQ_REPLY_OK = 2,
+    EMQ_REPLY_EMPTY = 3,
+    EMQ_REPLY_JOB = 4,
+    EMQ_REPLY_JOBS = 5,
+    EMQ_REPLY_STATUSES = 6,
+    EMQ_REPLY_LISTS = 7,
+    EMQ_REPLY_NUMBERS = 8,
+    EMQ_REPLY_FINDINGS = 9,
 };
 
 enum {
@@ -152,18 +165,25 @@ enum {
     EMQ_RESULT_OK = 12,
     EMQ_RESULT_CLEAN = 13,
     EMQ_RESULT_FOUND = 14,
-    EMQ_RESULT_TIMED_OUT = 15,
-    EMQ_RESULT_WOKEN_IDLE = 16,
-    EMQ_RESULT_ARGUMENT = 17,
-    EMQ_RESULT_KIND = 18,
-    EMQ_RESULT_KEY = 19,
-    EMQ_RESULT_REPLICA = 20,
-    EMQ_RESULT_FENCE = 21,
-    EMQ_RESULT_TYPE = 22,
-    EMQ_RESULT_SCRIPT = 23,
-    EMQ_RESULT_STALE = 24,
-    EMQ_RESULT_INTERNAL = 25,
-    EMQ_NUM_RESULTS = 26,
+    EMQ_RESULT_RELEASED = 15,
+    EMQ_RESULT_REQUEUED = 16,
+    EMQ_RESULT_REMOVED = 17,
+    EMQ_RESULT_PAUSED = 18,
+    EMQ_RESULT_RESUMED = 19,
+    EMQ_RESULT_NOT_PAUSED = 20,
+    EMQ_RESULT_LIMITED = 21,
+    EMQ_RESULT_TIMED_OUT = 22,
+    EMQ_RESULT_WOKEN_IDLE = 23,
+    EMQ_RESULT_ARGUMENT = 24,
+    EMQ_RESULT_KIND = 25,
+    EMQ_RESULT_KEY = 26,
+    EMQ_RESULT_REPLICA = 27,
+    EMQ_RESULT_FENCE = 28,
+    EMQ_RESULT_TYPE = 29,
+    EMQ_RESULT_SCRIPT = 30,
+    EMQ_RESULT_STALE = 31,
+    EMQ_RESULT_INTERNAL = 32,
+    EMQ_NUM_RESULTS = 33,
 };
 
 enum {
@@ -178,15 +198,20 @@ enum {
     EMQ_ROLE_TOKEN = 8,
     EMQ_ROLE_PAYLOAD = 9,
     EMQ_ROLE_ERROR = 10,
-    EMQ_ROLE_LEASE = 11,
-    EMQ_ROLE_DELAY = 12,
-    EMQ_ROLE_DUE = 13,
-    EMQ_ROLE_MAX = 14,
-    EMQ_ROLE_MAX_STALLED = 15,
-    EMQ_ROLE_LIMIT = 16,
-    EMQ_ROLE_COUNT = 17,
-    EMQ_ROLE_TIMEOUT = 18,
-    EMQ_NUM_ROLES = 19,
+    EMQ_ROLE_AFTER = 11,
+    EMQ_ROLE_LEASE = 12,
+    EMQ_ROLE_DELAY = 13,
+    EMQ_ROLE_DUE = 14,
+    EMQ_ROLE_MAX = 15,
+    EMQ_ROLE_MAX_STALLED = 16,
+    EMQ_ROLE_LIMIT = 17,
+    EMQ_ROLE_COUNT = 18,
+    EMQ_ROLE_TIMEOUT = 19,
+    EMQ_ROLE_PAUSE = 20,
+    EMQ_ROLE_CONCURRENCY = 21,
+    EMQ_ROLE_RATE_MAX = 22,
+    EMQ_ROLE_RATE_DURATION = 23,
+    EMQ_NUM_ROLES = 24,
 };
 
 enum {
@@ -235,7 +260,14 @@ enum {
     EMQ_VERB_MEXTEND = 14,
     EMQ_VERB_MFAIL = 15,
     EMQ_VERB_BCLAIM = 16,
-    EMQ_NUM_VERBS = 17,
+    EMQ_VERB_RELEASE = 17,
+    EMQ_VERB_REQUEUE = 18,
+    EMQ_VERB_REMOVE = 19,
+    EMQ_VERB_PAUSE = 20,
+    EMQ_VERB_RESUME = 21,
+    EMQ_VERB_LIMIT = 22,
+    EMQ_VERB_QUEUES = 23,
+    EMQ_NUM_VERBS = 24,
 };
 
 enum {
@@ -258,10 +290,10 @@ enum {
 };
 
 /* The module's own version, as a decimal MMmmpp. */
-#define EMQ_VERSION 100
+#define EMQ_VERSION 200
 
 /* One X(verb) for each verb, in their order. */
-#define EMQ_EACH_VERB(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16)
+#define EMQ_EACH_VERB(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23)
 
 /* A Go string that views bytes of the server's. */
 typedef struct {
@@ -271,7 +303,7 @@ typedef struct {
 
 typedef struct {
     emq_bytes id;
-    emq_bytes row[10];
+    emq_bytes row[9];
     double deadline;
     uint32_t present;
     int32_t shift;
@@ -281,27 +313,29 @@ typedef struct {
     uint8_t member;
     uint8_t looked;
 } emq_job;
-_Static_assert(sizeof(emq_job) == 200, "Job");
+_Static_assert(sizeof(emq_job) == 184, "Job");
 _Static_assert(offsetof(emq_job, id) == 0, "Job.ID");
 _Static_assert(offsetof(emq_job, row) == 16, "Job.Row");
-_Static_assert(offsetof(emq_job, deadline) == 176, "Job.Deadline");
-_Static_assert(offsetof(emq_job, present) == 184, "Job.Present");
-_Static_assert(offsetof(emq_job, shift) == 188, "Job.Shift");
-_Static_assert(offsetof(emq_job, twin) == 192, "Job.Twin");
-_Static_assert(offsetof(emq_job, type) == 196, "Job.Type");
-_Static_assert(offsetof(emq_job, active) == 197, "Job.Active");
-_Static_assert(offsetof(emq_job, member) == 198, "Job.Member");
-_Static_assert(offsetof(emq_job, looked) == 199, "Job.Looked");
+_Static_assert(offsetof(emq_job, deadline) == 160, "Job.Deadline");
+_Static_assert(offsetof(emq_job, present) == 168, "Job.Present");
+_Static_assert(offsetof(emq_job, shift) == 172, "Job.Shift");
+_Static_assert(offsetof(emq_job, twin) == 176, "Job.Twin");
+_Static_assert(offsetof(emq_job, type) == 180, "Job.Type");
+_Static_assert(offsetof(emq_job, active) == 181, "Job.Active");
+_Static_assert(offsetof(emq_job, member) == 182, "Job.Member");
+_Static_assert(offsetof(emq_job, looked) == 183, "Job.Looked");
 
 typedef struct {
-    int64_t sizes[7];
-    double next[7];
+    int64_t sizes[8];
+    double next[8];
+    int64_t waiting;
     emq_bytes oldest;
 } emq_figures;
-_Static_assert(sizeof(emq_figures) == 128, "Figures");
+_Static_assert(sizeof(emq_figures) == 152, "Figures");
 _Static_assert(offsetof(emq_figures, sizes) == 0, "Figures.Sizes");
-_Static_assert(offsetof(emq_figures, next) == 56, "Figures.Next");
-_Static_assert(offsetof(emq_figures, oldest) == 112, "Figures.Oldest");
+_Static_assert(offsetof(emq_figures, next) == 64, "Figures.Next");
+_Static_assert(offsetof(emq_figures, waiting) == 128, "Figures.Waiting");
+_Static_assert(offsetof(emq_figures, oldest) == 136, "Figures.Oldest");
 
 typedef struct {
     struct {
@@ -314,8 +348,10 @@ typedef struct {
     } jobs;
     emq_bytes identity;
     emq_bytes epoch;
-    emq_bytes probes[2];
+    emq_bytes probes[9];
     const emq_figures *figures;
+    int64_t num_active;
+    int64_t max_payload;
     int64_t now;
     int64_t served_since;
     uint64_t scanned_to;
@@ -323,38 +359,40 @@ typedef struct {
     int32_t first;
     int32_t slice;
     uint32_t probed;
-    uint8_t types[7];
+    uint8_t types[8];
     uint8_t identity_type;
     uint8_t replica;
     uint8_t ended;
     uint8_t scanned;
 } emq_call;
-_Static_assert(sizeof(emq_call) == 176, "Call");
+_Static_assert(sizeof(emq_call) == 304, "Call");
 _Static_assert(offsetof(emq_call, args) == 0, "Call.Args");
 _Static_assert(offsetof(emq_call, jobs) == 24, "Call.Jobs");
 _Static_assert(offsetof(emq_call, identity) == 48, "Call.Identity");
 _Static_assert(offsetof(emq_call, epoch) == 64, "Call.Epoch");
 _Static_assert(offsetof(emq_call, probes) == 80, "Call.Probes");
-_Static_assert(offsetof(emq_call, figures) == 112, "Call.Figures");
-_Static_assert(offsetof(emq_call, now) == 120, "Call.Now");
-_Static_assert(offsetof(emq_call, served_since) == 128, "Call.ServedSince");
-_Static_assert(offsetof(emq_call, scanned_to) == 136, "Call.ScannedTo");
-_Static_assert(offsetof(emq_call, step) == 144, "Call.Step");
-_Static_assert(offsetof(emq_call, first) == 148, "Call.First");
-_Static_assert(offsetof(emq_call, slice) == 152, "Call.Slice");
-_Static_assert(offsetof(emq_call, probed) == 156, "Call.Probed");
-_Static_assert(offsetof(emq_call, types) == 160, "Call.Types");
-_Static_assert(offsetof(emq_call, identity_type) == 167, "Call.IdentityType");
-_Static_assert(offsetof(emq_call, replica) == 168, "Call.Replica");
-_Static_assert(offsetof(emq_call, ended) == 169, "Call.Ended");
-_Static_assert(offsetof(emq_call, scanned) == 170, "Call.Scanned");
+_Static_assert(offsetof(emq_call, figures) == 224, "Call.Figures");
+_Static_assert(offsetof(emq_call, num_active) == 232, "Call.NumActive");
+_Static_assert(offsetof(emq_call, max_payload) == 240, "Call.MaxPayload");
+_Static_assert(offsetof(emq_call, now) == 248, "Call.Now");
+_Static_assert(offsetof(emq_call, served_since) == 256, "Call.ServedSince");
+_Static_assert(offsetof(emq_call, scanned_to) == 264, "Call.ScannedTo");
+_Static_assert(offsetof(emq_call, step) == 272, "Call.Step");
+_Static_assert(offsetof(emq_call, first) == 276, "Call.First");
+_Static_assert(offsetof(emq_call, slice) == 280, "Call.Slice");
+_Static_assert(offsetof(emq_call, probed) == 284, "Call.Probed");
+_Static_assert(offsetof(emq_call, types) == 288, "Call.Types");
+_Static_assert(offsetof(emq_call, identity_type) == 296, "Call.IdentityType");
+_Static_assert(offsetof(emq_call, replica) == 297, "Call.Replica");
+_Static_assert(offsetof(emq_call, ended) == 298, "Call.Ended");
+_Static_assert(offsetof(emq_call, scanned) == 299, "Call.Scanned");
 
 typedef struct {
-    int64_t values[4];
+    int64_t values[5];
     int64_t score;
     int32_t job;
-    uint8_t fields[4];
-    uint8_t kinds[4];
+    uint8_t fields[5];
+    uint8_t kinds[5];
     uint8_t op;
     uint8_t key;
     uint8_t or_else;
@@ -362,18 +400,18 @@ typedef struct {
     uint8_t changed;
     uint8_t emptied;
 } emq_effect;
-_Static_assert(sizeof(emq_effect) == 64, "Effect");
+_Static_assert(sizeof(emq_effect) == 72, "Effect");
 _Static_assert(offsetof(emq_effect, values) == 0, "Effect.Values");
-_Static_assert(offsetof(emq_effect, score) == 32, "Effect.Score");
-_Static_assert(offsetof(emq_effect, job) == 40, "Effect.Job");
-_Static_assert(offsetof(emq_effect, fields) == 44, "Effect.Fields");
-_Static_assert(offsetof(emq_effect, kinds) == 48, "Effect.Kinds");
-_Static_assert(offsetof(emq_effect, op) == 52, "Effect.Op");
-_Static_assert(offsetof(emq_effect, key) == 53, "Effect.Key");
-_Static_assert(offsetof(emq_effect, or_else) == 54, "Effect.OrElse");
-_Static_assert(offsetof(emq_effect, n) == 55, "Effect.N");
-_Static_assert(offsetof(emq_effect, changed) == 56, "Effect.Changed");
-_Static_assert(offsetof(emq_effect, emptied) == 57, "Effect.Emptied");
+_Static_assert(offsetof(emq_effect, score) == 40, "Effect.Score");
+_Static_assert(offsetof(emq_effect, job) == 48, "Effect.Job");
+_Static_assert(offsetof(emq_effect, fields) == 52, "Effect.Fields");
+_Static_assert(offsetof(emq_effect, kinds) == 57, "Effect.Kinds");
+_Static_assert(offsetof(emq_effect, op) == 62, "Effect.Op");
+_Static_assert(offsetof(emq_effect, key) == 63, "Effect.Key");
+_Static_assert(offsetof(emq_effect, or_else) == 64, "Effect.OrElse");
+_Static_assert(offsetof(emq_effect, n) == 65, "Effect.N");
+_Static_assert(offsetof(emq_effect, changed) == 66, "Effect.Changed");
+_Static_assert(offsetof(emq_effect, emptied) == 67, "Effect.Emptied");
 
 typedef struct {
     uint8_t what;
@@ -439,6 +477,8 @@ typedef struct {
     emq_reply reply;
     emq_scan scan;
     emq_tally tally;
+    int64_t room;
+    int64_t opens;
     int32_t done;
     int32_t want;
     int32_t text_len;
@@ -447,34 +487,40 @@ typedef struct {
     uint8_t result;
     uint8_t admitted;
     uint8_t claim_identity;
+    uint8_t gated;
     int32_t job;
-    int64_t numbers[9];
+    int64_t numbers[15];
     uint8_t text[1024];
 } emq_outcome;
-_Static_assert(sizeof(emq_outcome) == 1216, "Outcome");
+_Static_assert(sizeof(emq_outcome) == 1280, "Outcome");
 _Static_assert(offsetof(emq_outcome, effects) == 0, "Outcome.Effects");
 _Static_assert(offsetof(emq_outcome, marks) == 24, "Outcome.Marks");
 _Static_assert(offsetof(emq_outcome, reply) == 48, "Outcome.Reply");
 _Static_assert(offsetof(emq_outcome, scan) == 64, "Outcome.Scan");
 _Static_assert(offsetof(emq_outcome, tally) == 80, "Outcome.Tally");
-_Static_assert(offsetof(emq_outcome, done) == 92, "Outcome.Done");
-_Static_assert(offsetof(emq_outcome, want) == 96, "Outcome.Want");
-_Static_assert(offsetof(emq_outcome, text_len) == 100, "Outcome.TextLen");
-_Static_assert(offsetof(emq_outcome, refusal) == 104, "Outcome.Refusal");
-_Static_assert(offsetof(emq_outcome, next) == 105, "Outcome.Next");
-_Static_assert(offsetof(emq_outcome, result) == 106, "Outcome.Result");
-_Static_assert(offsetof(emq_outcome, admitted) == 107, "Outcome.Admitted");
-_Static_assert(offsetof(emq_outcome, claim_identity) == 108, "Outcome.ClaimIdentity");
-_Static_assert(offsetof(emq_outcome, job) == 112, "Outcome.job");
-_Static_assert(offsetof(emq_outcome, numbers) == 120, "Outcome.Numbers");
-_Static_assert(offsetof(emq_outcome, text) == 192, "Outcome.Text");
+_Static_assert(offsetof(emq_outcome, room) == 96, "Outcome.Room");
+_Static_assert(offsetof(emq_outcome, opens) == 104, "Outcome.Opens");
+_Static_assert(offsetof(emq_outcome, done) == 112, "Outcome.Done");
+_Static_assert(offsetof(emq_outcome, want) == 116, "Outcome.Want");
+_Static_assert(offsetof(emq_outcome, text_len) == 120, "Outcome.TextLen");
+_Static_assert(offsetof(emq_outcome, refusal) == 124, "Outcome.Refusal");
+_Static_assert(offsetof(emq_outcome, next) == 125, "Outcome.Next");
+_Static_assert(offsetof(emq_outcome, result) == 126, "Outcome.Result");
+_Static_assert(offsetof(emq_outcome, admitted) == 127, "Outcome.Admitted");
+_Static_assert(offsetof(emq_outcome, claim_identity) == 128, "Outcome.ClaimIdentity");
+_Static_assert(offsetof(emq_outcome, gated) == 129, "Outcome.Gated");
+_Static_assert(offsetof(emq_outcome, job) == 132, "Outcome.job");
+_Static_assert(offsetof(emq_outcome, numbers) == 136, "Outcome.Numbers");
+_Static_assert(offsetof(emq_outcome, text) == 256, "Outcome.Text");
 
 typedef struct {
     uint8_t key;
     uint8_t field;
+    uint8_t more;
 } emq_probe;
-_Static_assert(sizeof(emq_probe) == 2, "Probe");
+_Static_assert(sizeof(emq_probe) == 3, "Probe");
 _Static_assert(offsetof(emq_probe, key) == 0, "Probe.Key");
 _Static_assert(offsetof(emq_probe, field) == 1, "Probe.Field");
+_Static_assert(offsetof(emq_probe, more) == 2, "Probe.More");
 
 #endif

@@ -214,7 +214,8 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     if (emq_register_debug(ctx) != VM_OK) return refuse(ctx, "EMQ.DEBUG could not be registered");
 #endif
     if (vm_RegisterInfoFunc(ctx, emq_info) != VM_OK) return refuse(ctx, "INFO could not be registered");
-    if (!subscribe(ctx) || !emq_queues_subscribe(ctx)) return refuse(ctx, "no subscription to the server's events");
+    if (!subscribe(ctx) || !emq_queues_subscribe(ctx) || !emq_serving_subscribe(ctx))
+        return refuse(ctx, "no subscription to the server's events");
     /* At start-up the data come after the modules, and each key with an event. */
     if (!(flags & VM_CTX_SERVER_STARTUP)) emq_queues_scan();
 

@@ -105,6 +105,7 @@ void emq_send_reply(emq_frame *f) {
     switch (reply.kind) {
     case EMQ_REPLY_INTEGER: vm_ReplyWithLongLong(f->ctx, reply.n); break;
     case EMQ_REPLY_CONST: vm_ReplyWithString(f->ctx, emq_const[reply.n]); break;
+    case EMQ_REPLY_OK: vm_ReplyWithSimpleString(f->ctx, "OK"); break;
     case EMQ_REPLY_EMPTY: vm_ReplyWithEmptyArray(f->ctx); break;
     case EMQ_REPLY_JOB: reply_job(f, f->call.first - 1); break; /* the last one of the walk */
     case EMQ_REPLY_JOBS: reply_jobs(f); break;

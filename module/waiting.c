@@ -16,6 +16,8 @@
 enum {
     /* What is not heard of at once is found this often, ms. */
     SWEEP_EVERY_MS = 500,
+    /* The timer may be late by this. */
+    LATE_MS = 20,
     /* Bad entries that one call or wake drops, all queues together. */
     MOST_DROPPED = 100,
     /* Where the arguments of EMQ.BCLAIM are. */
@@ -24,162 +26,12 @@ enum {
     FIRST_BASE = 3,
 };
 
-typedef struct waiter waiter;
-typedef struct line line;
-
-/* A client's place in the line of one queue. */
-typedef struct place {
-    waiter *who;
-    line *in;
-    struct place *before, *after;
-} place;
-
-struct waiter {
-    vm_blocked *handle;
-    vm_string *name; /* of the key that it is blocked on */
-    uint64_t client;
-    vm_string *user; /* its user's name, or NULL: it has none, and is unrestricted */
-    int gone; /* it stands in no line any more */
-    size_t num_places;
-    place places[]; /* in the order of the call: its priorities */
-};
-
-/* The clients that wait for a queue. */
-struct line {
-    place *first, *last;
-    line *before, *after; /* among all lines */
-    int db;
-    int again; /* to be woken at the next turn of the event loop */
-    size_t base_len;
-    char base[];
-};
-
-static vm_dict *lines; /* by database and base */
-static line *newest;   /* of all lines */
-static size_t waiters;
 static int some_again; /* a line is to be woken again */
-static vm_ctx *own; /* a context without a client, for looks and signals in any database */
+static int64_t next_opening; /* of the gates that open by themselves, in Unix ms; 0: none */
 static uint64_t names_made;
 
-size_t emq_waiting_clients(void) { return waiters; }
-size_t emq_waiting_queues(void) { return lines ? vm_DictSize(lines) : 0; }
-
-/* ---- Lines ---- */
-
-/* What a line is found by: the database's number and the base. The caller frees it if it is not `small`. */
-typedef struct {
-    char small[128], *p;
-    size_t n;
-} line_key;
-
-static void make_key(line_key *k, int db, const char *base, size_t base_len) {
-    k->n = sizeof(db) + base_len;
-    k->p = k->n <= sizeof(k->small) ? k->small : vm_Alloc(k->n);
-    memcpy(k->p, &db, sizeof(db));
-    memcpy(k->p + sizeof(db), base, base_len);
-}
-
-static void free_key(line_key *k) {
-    if (k->p != k->small) vm_Free(k->p);
-}
-
-static line *find_line(int db, const char *base, size_t base_len) {
-    line_key k;
-    make_key(&k, db, base, base_len);
-    line *l = vm_DictGetC(lines, k.p, k.n, NULL);
-    free_key(&k);
-    return l;
-}
-
-static line *find_or_make_line(int db, const char *base, size_t base_len) {
-    line *l = find_line(db, base, base_len);
-    if (l) return l;
-    l = vm_Alloc(sizeof(*l) + base_len);
-    *l = (line){.db = db, .after = newest, .base_len = base_len};
-    memcpy(l->base, base, base_len);
-    if (newest) newest->before = l;
-    newest = l;
-    line_key k;
-    make_key(&k, db, base, base_len);
-    vm_DictSetC(lines, k.p, k.n, l);
-    free_key(&k);
-    return l;
-}
-
-static void free_line(line *l) {
-    line_key k;
-    make_key(&k, l->db, l->base, l->base_len);
-    vm_DictDelC(lines, k.p, k.n, NULL);
-    free_key(&k);
-    if (l->before) l->before->after = l->after;
-    if (l->after) l->after->before = l->before;
-    if (newest == l) newest = l->after;
-    vm_Free(l);
-}
-
-static void join(line *l, place *p) {
-    p->in = l;
-    p->before = l->last;
-    p->after = NULL;
-    *(l->last ? &l->last->after : &l->first) = p;
-    l->last = p;
-}
-
 /* There may be entries that cannot be had now. */
-static void wake_again(line *l) { some_again = l->again = 1; }
-
-static int has_entries(const line *l) {
-    vm_string *name = emq_make_name(l->base, l->base_len, EMQ_KEY_PENDING, (emq_bytes){"", 0});
-    int some = 0;
-    if (vm_SelectDb(own, l->db) == VM_OK) {
-        vm_key *key = vm_OpenKey(own, name, VM_READ | VM_OPEN_UNSEEN);
-        some = key && vm_KeyType(key) == VM_TYPE_ZSET;
-        if (key) vm_CloseKey(key);
-    }
-    vm_FreeString(NULL, name);
-    return some;
-}
-
-/* A signal for a name that is signalled already does nothing. */
-static void wake_first(const line *l) {
-    if (vm_SelectDb(own, l->db) == VM_OK) vm_SignalKeyAsReady(own, l->first->who->name);
-}
-
-static void wake_if_entries(const line *l) {
-    if (has_entries(l)) wake_first(l);
-}
-
-/* The client leaves its lines. Where it was the first, it may have been woken for an entry that it does not take, or there
- * are more: the next one is woken. */
-static void leave(waiter *w) {
-    if (w->gone) return;
-    w->gone = 1;
-    waiters--;
-    for (size_t i = 0; i < w->num_places; i++) {
-        place *p = &w->places[i];
-        line *l = p->in;
-        int was_first = l->first == p;
-        *(p->before ? &p->before->after : &l->first) = p->after;
-        *(p->after ? &p->after->before : &l->last) = p->before;
-        if (!l->first)
-            free_line(l);
-        else if (was_first)
-            wake_if_entries(l);
-    }
-}
-
-/* ---- What wakes ---- */
-
-void emq_wake(int db, const char *base, size_t base_len) {
-    if (!waiters) return;
-    line *l = find_line(db, base, base_len);
-    if (l) wake_first(l);
-}
-
-void emq_wake_db(int db) {
-    for (line *l = newest; waiters && l; l = l->after)
-        if (l->db == db) wake_if_entries(l);
-}
+static void wake_again(emq_line *l) { some_again = l->again = 1; }
 
 /* ---- Claiming ---- */
 
@@ -229,7 +81,7 @@ enum { RIGHTS_KEPT, RIGHTS_LOST, USER_GONE };
 
 /* Refuses a client whose user may no longer run the call, as the server would. One whose user is deleted or logged out has
  * another one now and is about to be closed. */
-static int look_at_rights(vm_ctx *ctx, vm_ctx *to, const waiter *w, vm_string **argv, int argc) {
+static int look_at_rights(vm_ctx *ctx, vm_ctx *to, const emq_waiter *w, vm_string **argv, int argc) {
     vm_string *name = vm_GetClientUserNameById(ctx, w->client);
     int same = name && w->user ? equal(name, w->user) : name == w->user;
     if (name) vm_FreeString(NULL, name);
@@ -268,7 +120,7 @@ static int is_answer(int outcome) {
 }
 
 /* The hand-over to a client that was woken. 1 if it is answered and waits no more. */
-static int hand_over(vm_ctx *ctx, vm_ctx *to, waiter *w, vm_string **argv, int argc) {
+static int hand_over(vm_ctx *ctx, vm_ctx *to, emq_waiter *w, vm_string **argv, int argc) {
     /* A write while writes are paused would abort the server. */
     if (vm_AvoidReplicaTraffic()) {
         for (size_t i = 0; i < w->num_places; i++) wake_again(w->places[i].in);
@@ -276,16 +128,19 @@ static int hand_over(vm_ctx *ctx, vm_ctx *to, waiter *w, vm_string **argv, int a
     }
     switch (look_at_rights(ctx, to, w, argv, argc)) {
     case RIGHTS_LOST: return 1;
-    case USER_GONE: leave(w); return 0;
+    case USER_GONE: emq_leave_lines(w); return 0;
     }
     emq_walk walk = {.at = {-INFINITY, 0}};
     for (size_t i = 0; i < w->num_places; i++) {
-        place *p = &w->places[i];
+        emq_place *p = &w->places[i];
         if (p->in->first != p) continue;
         vm_string *base = emq_string(p->in->base, p->in->base_len);
         int outcome = claim(ctx, to, argv, base, &walk);
         vm_FreeString(NULL, base);
         if (is_answer(outcome)) return 1;
+        p->in->gated = walk.gated;
+        p->in->opens = walk.opens;
+        if (walk.opens && (!next_opening || walk.opens < next_opening)) next_opening = walk.opens;
         if (walk.step < MOST_DROPPED) continue;
         for (; i < w->num_places; i++) wake_again(w->places[i].in);
         break;
@@ -298,19 +153,19 @@ static int hand_over(vm_ctx *ctx, vm_ctx *to, waiter *w, vm_string **argv, int a
 
 /* The answer is written where it is dropped if the client has got another one, or is gone, before it is sent. */
 static int on_ready(vm_ctx *ctx, vm_string **argv, int argc) {
-    waiter *w = vm_GetBlockedClientPrivateData(ctx);
+    emq_waiter *w = vm_GetBlockedClientPrivateData(ctx);
     if (w->gone) return VM_ERR;
     vm_ctx *to = vm_GetThreadSafeContext(w->handle);
     int answered = hand_over(ctx, to, w, argv, argc);
     vm_FreeThreadSafeContext(to);
     if (!answered) return VM_ERR;
-    leave(w);
+    emq_leave_lines(w);
     return VM_OK;
 }
 
 static int on_timeout(vm_ctx *ctx, vm_string **argv, int argc) {
     (void)argv, (void)argc;
-    leave(vm_GetBlockedClientPrivateData(ctx));
+    emq_leave_lines(vm_GetBlockedClientPrivateData(ctx));
     counts()->results[EMQ_RESULT_TIMED_OUT]++;
     return vm_ReplyWithEmptyArray(ctx);
 }
@@ -318,12 +173,12 @@ static int on_timeout(vm_ctx *ctx, vm_string **argv, int argc) {
 /* The client is gone, or was told something else by the server. */
 static void on_disconnect(vm_ctx *ctx, vm_blocked *handle) {
     (void)handle;
-    leave(vm_GetBlockedClientPrivateData(ctx));
+    emq_leave_lines(vm_GetBlockedClientPrivateData(ctx));
 }
 
 static void free_waiter(vm_ctx *ctx, void *data) {
     (void)ctx;
-    waiter *w = data;
+    emq_waiter *w = data;
     vm_FreeString(NULL, w->name);
     if (w->user) vm_FreeString(NULL, w->user);
     vm_Free(w);
@@ -341,27 +196,19 @@ static int is_named_before(vm_string **argv, int i) {
     return 0;
 }
 
-/* `again` tells that entries may be left behind those that were dropped. */
+/* `again` tells that there may be entries that were not looked at, or that a gate holds back. */
 static void begin_to_wait(vm_ctx *ctx, vm_string **argv, int argc, int again) {
-    if (!lines) lines = vm_CreateDict(NULL);
-    if (!own) own = vm_GetDetachedThreadSafeContext(ctx);
-    waiter *w = vm_Alloc(sizeof(*w) + sizeof(w->places[0]) * (size_t)(argc - FIRST_BASE));
+    emq_waiter *w = vm_Alloc(sizeof(*w) + sizeof(w->places[0]) * (size_t)(argc - FIRST_BASE));
     char name[64] = "";
     int n = snprintf(name + 1, sizeof(name) - 1, "emq:waiting:%llu", (unsigned long long)++names_made);
-    *w = (waiter){.name = vm_CreateString(NULL, name, (size_t)n + 1), .client = vm_GetClientId(ctx)};
+    *w = (emq_waiter){.name = vm_CreateString(NULL, name, (size_t)n + 1), .client = vm_GetClientId(ctx)};
     w->user = vm_GetClientUserNameById(ctx, w->client);
     int db = vm_GetSelectedDb(ctx);
     for (int i = FIRST_BASE; i < argc; i++) {
         if (is_named_before(argv, i)) continue;
-        size_t base_len;
-        const char *base = vm_StringPtrLen(argv[i], &base_len);
-        line *l = find_or_make_line(db, base, base_len);
-        place *p = &w->places[w->num_places++];
-        p->who = w;
-        join(l, p);
-        if (again) wake_again(l);
+        emq_enter_line(ctx, w, db, argv[i]);
+        if (again) wake_again(w->places[w->num_places - 1].in);
     }
-    waiters++;
     size_t digits;
     const char *text = vm_StringPtrLen(argv[TIMEOUT], &digits);
     long long timeout = 0;
@@ -374,15 +221,17 @@ static void begin_to_wait(vm_ctx *ctx, vm_string **argv, int argc, int again) {
 int emq_wait(vm_ctx *ctx, vm_string **argv, int argc) {
     counts()->calls++;
     emq_walk walk = {.at = {-INFINITY, 0}};
+    int gated = 0;
     for (int i = FIRST_BASE; i < argc && walk.step < MOST_DROPPED; i++) {
         int outcome = claim(ctx, ctx, argv, argv[i], &walk);
         if (is_answer(outcome)) return VM_OK;
+        gated |= walk.gated;
     }
     if (vm_GetContextFlags(ctx) & (VM_CTX_MULTI | VM_CTX_SCRIPT | VM_CTX_DENY_BLOCKING)) {
         counts()->results[EMQ_RESULT_EMPTY]++;
         return vm_ReplyWithEmptyArray(ctx);
     }
-    begin_to_wait(ctx, argv, argc, walk.step >= MOST_DROPPED);
+    begin_to_wait(ctx, argv, argc, gated || walk.step >= MOST_DROPPED);
     return VM_OK;
 }
 
@@ -390,36 +239,55 @@ int emq_wait(vm_ctx *ctx, vm_string **argv, int argc) {
 
 static uint64_t timer;
 static int armed;
+static int64_t due_ms; /* when the timer comes, on the steady clock */
 static int64_t swept_ms;
 
-/* Wakes where it was put off, and now and then everywhere. A signal from a timer is seen to before the event loop sleeps. */
+/* Wakes where it was put off, where a gate opens, and now and then everywhere. A signal from a timer is seen to before the
+ * event loop sleeps. */
 static void on_timer(vm_ctx *ctx, void *data) {
     (void)data;
     armed = 0;
-    if (emq_is_child || !waiters) return;
+    if (emq_is_child || !emq_waiting_clients()) return;
     int sweep = emq_coarse_ms() - swept_ms >= SWEEP_EVERY_MS;
     if (sweep) {
         swept_ms = emq_coarse_ms(); /* also if it may not: it is asked again at the next one, not at each turn */
         sweep = emq_may_write(ctx);
     }
     if (vm_AvoidReplicaTraffic()) return;
+    int64_t now = vm_Milliseconds();
     some_again = 0;
-    for (line *l = newest; l; l = l->after) {
-        if (!sweep && !l->again) continue;
+    next_opening = 0;
+    for (emq_line *l = emq_newest_line(); l; l = l->after) {
+        int opens = l->opens && l->opens <= now;
+        if (l->opens && !opens && (!next_opening || l->opens < next_opening)) next_opening = l->opens;
+        if (!sweep && !l->again && !opens) continue;
         l->again = 0;
-        wake_if_entries(l);
+        if (opens) l->opens = 0;
+        emq_wake_if_entries(l);
     }
 }
 
-void emq_waiting_turn(vm_ctx *ctx) {
-    if (!waiters || armed) return;
-    int due = emq_coarse_ms() - swept_ms >= SWEEP_EVERY_MS;
-    if (!due && (!some_again || vm_AvoidReplicaTraffic())) return;
-    timer = vm_CreateTimer(ctx, 1, on_timer, NULL);
+/* Has the timer come in that many ms, if it would not come before. */
+static void arm(vm_ctx *ctx, int64_t ms) {
+    if (ms < 1) ms = 1;
+    int64_t at = emq_steady_us() / 1000 + ms;
+    if (armed && due_ms <= at) return;
+    if (armed) vm_StopTimer(ctx, timer, NULL);
+    timer = vm_CreateTimer(ctx, ms, on_timer, NULL);
+    due_ms = at;
     armed = 1;
 }
 
 void emq_waiting_stop(vm_ctx *ctx) {
     if (armed) vm_StopTimer(ctx, timer, NULL);
     armed = 0;
+}
+
+void emq_waiting_turn(vm_ctx *ctx) {
+    if (!emq_waiting_clients()) return;
+    /* The server's timers go by the wall clock: set back, it would stop this one for as long. */
+    if (armed && emq_steady_us() / 1000 > due_ms + LATE_MS) emq_waiting_stop(ctx);
+    int paused = vm_AvoidReplicaTraffic();
+    if (emq_coarse_ms() - swept_ms >= SWEEP_EVERY_MS || (some_again && !paused)) arm(ctx, 1);
+    if (next_opening && !paused) arm(ctx, next_opening - vm_Milliseconds());
 }

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strconv"
@@ -218,40 +219,75 @@ func TestInfoCountsPanics(t *testing.T) {
 	st := faulty(t).fresh(t)
 	require.Equal(t, map[string]int{"emq_enqueue_calls": 1, "emq_enqueue_internal": 1, "emq_panics": 1},
 		st.counted("emq_commands", func() { st.refusal("ERR internal error", good.Enqueue(panicID, "x")...) }))
-	st.Must("ZADD emq:{q}:pending 0 JOB0 0 "+panicID, "HSET emq:{q}:job:"+panicID+" state pending attempts 0")
+	st.Must("ZADD emq:{q}:pending 0 JOB! 0 "+panicID, "HSET emq:{q}:job:"+panicID+" state pending attempts 0")
 	require.Equal(t, map[string]int{"emq_claim_calls": 1, "emq_claim_internal": 1, "emq_panics": 1},
 		st.counted("emq_commands", func() { st.refusal("ERR internal error", good.Claim(1)...) }))
-	st.Must("ZREM emq:{q}:pending JOB0")
+	st.Must("ZREM emq:{q}:pending JOB!")
 }
 
-// What the pump does counts as the pump's alone.
+// What the pump does counts as the pump's alone. No two numbers are the same, so that none can stand for another.
 func TestInfoCountsThePump(t *testing.T) {
-	o := withModule("--emq.pump-interval-ms", "20")
+	o := withModule("--emq.pump-interval-ms", "3600000", "--emq.pump-budget-us", "100")
 	o.Still = false
 	st := start(t, o).fresh(t)
+	waitFor(t, "the first beat", func() bool { return st.Info("emq_pump_ticks") == "1" })
+	// beat has the pump come at once, for a setting that changes, and waits until what it is to do is done.
+	beat := func(setting, done, n string) {
+		t.Helper()
+		st.Must("CONFIG SET emq." + setting)
+		waitFor(t, done, func() bool { return st.Info("emq_pump_"+done) == n })
+	}
+	require.Equal(t, map[string]int{"emq_pump_skipped": 9}, st.counted("emq_pump", func() {
+		st.Must("CONFIG SET min-replicas-to-write 1")
+		for i := range 9 {
+			beat(fmt.Sprintf("max-stalled %d", 10+i), "skipped", strconv.Itoa(i+1))
+		}
+		st.Must("CONFIG SET min-replicas-to-write 0")
+	}))
+	beat("max-stalled 8", "ticks", "2")
+
+	// put makes jobs, or where there are no fields, entries alone.
+	put := func(n int, id, state, score string, fields ...string) {
+		var commands [][]string
+		for i := range n {
+			id := id + strconv.Itoa(i)
+			commands = append(commands, []string{"ZADD", good.Set(state), score, id})
+			if fields != nil {
+				commands = append(commands, append([]string{"HSET", good.Row(id), "state", state, "attempts", "1"}, fields...))
+			}
+		}
+		st.Pipeline(commands)
+	}
+	end := st.Now() + 1 // the server serves then, so a lease is lost by its holder
+	lost := strconv.FormatInt(end, 10)
 	require.Empty(t, st.counted("emq_commands", func() {
-		got := st.counted("emq_pump", func() {
-			soon := strconv.FormatInt(st.Now()+50, 10) // while the server serves, so that a lease is lost by its holder
-			st.Must("MULTI",
-				"HSET emq:{q}:job:JOB1 state scheduled attempts 1", "ZADD emq:{q}:schedule 1 JOB1",
-				"HSET emq:{q}:job:JOB2 state active attempts 1", "ZADD emq:{q}:active "+soon+" JOB2",
-				"HSET emq:{q}:job:JOB3 state active attempts 1 lease_epoch another", "ZADD emq:{q}:active 1 JOB3",
-				"HSET emq:{q}:job:JOB4 state active attempts 1 stalled 9", "ZADD emq:{q}:active "+soon+" JOB4",
-				"ZADD emq:{q}:active 1 JOB5", "EXEC")
-			waitFor(t, "the pump", func() bool { return st.Do("EXISTS", good.Active(), good.Schedule()) == integer(0) })
-			waitFor(t, "its count", func() bool { return st.Info("emq_queues_known") == "0" })
-		})
-		for name, n := range map[string]int{
-			"jobs_promoted": 1, "leases_stalled": 1, "leases_returned": 1, "jobs_buried": 1, "entries_dropped": 1, "entries_left": 0,
-		} {
+		put(300, "JOB", "scheduled", strconv.FormatInt(st.Now()-1_000_000, 10), "payload", "x")
+		got := st.counted("emq_pump", func() { beat("max-stalled 7", "jobs_promoted", "300") })
+		assert.Equal(t, 300, got["emq_pump_jobs_promoted"])
+		assert.Equal(t, 1, got["emq_pump_ticks"])
+		assert.Greater(t, got["emq_pump_slices"], 1, "the time that one may take is short")
+		assert.Greater(t, got["emq_pump_time_us"], 300)
+		assert.Zero(t, got["emq_pump_lag_ms"], "it is that of a beat that is over")
+		got = st.counted("emq_pump", func() { beat("pump-budget-us 1000000", "ticks", "4") })
+		assert.GreaterOrEqual(t, got["emq_pump_lag_ms"], 1_000_000)
+
+		put(30, "JOBreturned", "active", "1", "lease_epoch", "another")
+		put(40, "JOBstalled", "active", lost, "payload", "x")
+		put(50, "JOBburied", "active", lost, "stalled", "99")
+		put(60, "dropped", "active", lost)
+		put(70, "JOBleft", "active", lost)
+		waitFor(t, "the leases to end", func() bool { return st.Now() > end })
+		got = st.counted("emq_pump", func() { beat("max-stalled 6", "entries_left", "70") })
+		for name, n := range map[string]int{"leases_returned": 30, "leases_stalled": 40, "jobs_buried": 50, "entries_dropped": 60, "entries_left": 70} {
 			assert.Equal(t, n, got["emq_pump_"+name], name)
 		}
-		assert.Positive(t, got["emq_pump_beats"])
-		assert.Positive(t, got["emq_pump_slices"])
+		assert.Zero(t, got["emq_pump_jobs_promoted"]+got["emq_pump_skipped"])
+		assert.Equal(t, "1", st.Info("emq_queues_known"))
+		assert.NotContains(t, []string{"0", "1"}, st.Info("emq_queues_bytes"))
 	}))
-	st.Must("HSET emq:{q}:job:JOB6 state active attempts 1", "ZADD emq:{q}:active 9000000000000 JOB6")
-	require.Equal(t, "1", st.Info("emq_queues_known"))
-	require.NotEqual(t, "0", st.Info("emq_queues_bytes"))
+	st.Must("FLUSHALL")
+	require.Equal(t, "0", st.Info("emq_queues_known"))
+	require.Equal(t, "0", st.Info("emq_queues_bytes"))
 }
 
 // The script for an exporter hands over every field that is a number.

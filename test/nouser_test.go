@@ -134,13 +134,19 @@ func playPrimary(l net.Listener, stream string) {
 // loadTestModule builds one of the modules under testdata and loads it beside ours.
 func (s *server) loadTestModule(t *testing.T, name string) {
 	t.Helper()
+	require.Equal(t, "+OK\r\n", s.dial(t).Do("MODULE", "LOAD", testModule(t, name)))
+}
+
+// testModule builds a module of testdata and returns its path.
+func testModule(t *testing.T, name string) string {
+	t.Helper()
 	other := filepath.Join(t.TempDir(), name+".so")
 	out, err := exec.Command("gcc", "-std=c11", "-Wall", "-Wextra", "-O1", "-shared", "-fPIC", "-o", other,
 		filepath.Join("testdata", name, name+".c")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Empty(t, string(out))
 	require.NoError(t, os.Chmod(other, 0o755))
-	require.Equal(t, "+OK\r\n", s.dial(t).Do("MODULE", "LOAD", other))
+	return other
 }
 
 // Another module's timer.

@@ -23,7 +23,7 @@ func TestWorkersGone(t *testing.T) {
 	b := begin(t, "1000")
 	ids := b.leased(q, 1000, 100)
 	b.until(b.Now() + 100)
-	lapsed := b.stats()["beats"]
+	lapsed := b.stats()["ticks"]
 	for { // both in one step, so that no delay of ours counts
 		b.Must("MULTI", "EMQ.DEBUG PUMP", "ZCARD "+q.Active())
 		both := wire.Value(b.Do("EXEC")).([]any)
@@ -201,7 +201,7 @@ func TestExtendInTime(t *testing.T) {
 	t.Logf("extended %d times, lost %d times, %d jobs dead", extended, lost, died)
 }
 
-// Entries that are broken, or of a lane, neither stop the others nor make them wait.
+// Entries that are broken, of a lane, or without a row neither stop the others nor make them wait. The last two stay.
 func TestBrokenEntries(t *testing.T) {
 	b := begin(t, never)
 	for _, state := range []string{"active", "scheduled"} {
@@ -233,9 +233,9 @@ func TestBrokenEntries(t *testing.T) {
 	b.Must("CONFIG SET emq.pump-interval-ms " + soon)
 	for _, state := range []string{"active", "scheduled"} {
 		q := wire.Queue(state)
-		b.has(q.Set(state), 2)
-		b.beats(3)
-		require.Equal(t, []string{"JOBlane1", "JOBlane2"}, b.members(q.Set(state)))
+		b.has(q.Set(state), 5)
+		b.ticks(3)
+		require.Equal(t, []string{"JOBvery-old", "JOBnorow", "JOBlane1", "JOBnorow2", "JOBlane2"}, b.members(q.Set(state)))
 		want := []string{"JOBbad", "JOBbare", "JOBlost", "JOBnone"}
 		for i := range 50 {
 			want = append(want, fmt.Sprintf("JOB%02d", i))
@@ -271,17 +271,35 @@ func TestLaneInFront(t *testing.T) {
 	b.put(other, "JOB1", "active", 1, "lease_epoch", "other")
 	b.Must("CONFIG SET emq.pump-interval-ms 300")
 	b.has(other.Pending(), 1)
-	b.beats(2)
+	b.ticks(2)
 	const inABeat = 4096 + 32
 	s := b.stats()
 	require.NotZero(t, s["left"])
-	require.LessOrEqual(t, s["left"], (s["beats"]+1)*inABeat, "looks at the lane")
+	require.LessOrEqual(t, s["left"], (s["ticks"]+1)*inABeat, "looks at the lane")
 	b.Must("CONFIG SET emq.pump-interval-ms " + soon)
 	b.has(q.Pending(), 2)
 	require.Equal(t, lanes, b.card(q.Active()))
 	// And round again: what became due behind its back is met too.
 	b.put(q, "JOBa", "active", 1, "lease_epoch", "other")
 	b.has(q.Pending(), 3)
+}
+
+// Where a walk was cut short among entries of one score, and some of those before it have gone, the next one meets all
+// that is behind them.
+func TestTiesGone(t *testing.T) {
+	const ties, gone, jobs = 5_000, 3_000, 2_500
+	b := begin(t, "0")
+	require.Equal(t, wire.Nil, b.Do("EVAL", `for i = 1, tonumber(ARGV[1]) do redis.call('ZADD', KEYS[1], 1, string.format('JOB%05d', i)) end`,
+		"1", q.Active(), strconv.Itoa(ties)))
+	b.Must("CONFIG SET emq.pump-interval-ms " + never)
+	store.WaitFor(t, "a walk", func() bool { return b.stats()["left"] >= 4096 })
+	b.Must(fmt.Sprintf("ZREMRANGEBYRANK %s 0 %d", q.Active(), gone-1))
+	for i := range jobs {
+		b.put(q, fmt.Sprintf("JOBz%05d", i), "active", 2, "lease_epoch", "other")
+	}
+	b.Must("CONFIG SET emq.max-stalled 4")
+	b.has(q.Pending(), jobs)
+	b.Must("FLUSHALL")
 }
 
 // A queue in which retries are due without end has its leases returned all the same, and so has any other.

@@ -1,0 +1,386 @@
+// Package clients asks one question: what do the clients that people have make of the verbs? Each does the same deeds as it
+// comes, and as docs/protocol.md says that it should be set up, and what its user gets to see is held against the page's
+// table of clients.
+package clients
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"emq/test/store"
+	"emq/test/wire"
+)
+
+const (
+	mail   = wire.Queue("mail")
+	first  = "JOB00000000001"
+	second = "JOB00000000002"
+	lease  = 30000
+	secret = "secret"
+	// binary is a payload that is no UTF-8.
+	binary = "\xff\x00\xfe"
+)
+
+// deed is what a client is asked to do. Those that need a setting have it as the page gives it.
+type deed string
+
+const (
+	life           deed = "life"                    // ENQUEUE, CLAIM, COMPLETE, CLAIM
+	lifeUncached   deed = "life uncached"           // the same, without the client's cache
+	claim          deed = "claim"                   // and the answer is lost
+	claimOnce      deed = "claim once"              // the same, so that it is sent once
+	claimReconnect deed = "claim reconnect"         // the same, with a setting that sends it again
+	claimUnresent  deed = "claim unresent"          // the same, with a setting that leaves it open
+	claimText      deed = "claim text"              // of a job whose payload is no UTF-8
+	claimDecoded   deed = "claim decoded"           // the same, with a setting that decodes
+	claimBytes     deed = "claim bytes"             // the same, as bytes
+	settleStale    deed = "settle stale"            // COMPLETE with a token that is not the holder's
+	claimInMulti   deed = "claim in multi"          // CLAIM and such a COMPLETE in one MULTI
+	rescued        deed = "claim in multi, rescued" // the same, so that no reply is lost
+	inPipeline     deed = "claim in pipeline"       // the two in a pipeline without MULTI
+	prefixed       deed = "enqueue prefixed"        // SET and ENQUEUE, with a prefix for keys set in the client
+	wrong          deed = "claim wrong"             // CLAIM with a lease that is no number
+	wrongExplained deed = "claim wrong, last error" // the same, and then the client is asked for the error
+)
+
+// said is what the user of a client got to see: a reply or an exception.
+type said struct {
+	Reply any    `json:"reply"`
+	Error string `json:"error"`
+}
+
+// program does deeds with one client.
+type program struct {
+	version func(t *testing.T) said
+	run     func(t *testing.T, addr string, deed deed, user string) said
+}
+
+// programs are the clients of the page's table, by the names that they have there. build/clients.sh installs those that are
+// no Go modules.
+var programs = map[string]program{
+	"go-redis 9.23":      goRedis,
+	"valkey-go 1.0.79":   valkeyGo,
+	"rueidis 1.0.79":     rueidisOfGo,
+	"redigo 1.9":         redigo,
+	"node-redis 6.3":     child("", "node", "testdata/node/client.mjs", "redis"),
+	"ioredis 6.0":        child("", "node", "testdata/node/client.mjs", "ioredis"),
+	"iovalkey 0.4":       child("", "node", "testdata/node/client.mjs", "iovalkey"),
+	"GLIDE for Node 2.5": child("", "node", "testdata/node/client.mjs", "@valkey/valkey-glide"),
+	"redis-py 4.3":       child("", "/usr/bin/python3", "testdata/python/client.py", "redis"),
+	"redis-py 6.4":       child("PYTHONPATH=python", "/usr/bin/python3", "testdata/python/client.py", "redis"),
+	"valkey-py 6.1":      child("PYTHONPATH=python", "/usr/bin/python3", "testdata/python/client.py", "valkey"),
+	"redis-rb 4.8":       child("", "ruby", "testdata/ruby/client.rb"),
+	"redis-rb 6.0":       child("RUBYLIB=ruby", "ruby", "testdata/ruby/client.rb"),
+	"phpredis 5.3":       child("", "php", "testdata/php/client.php"),
+	"Redis::Fast 0.34":   child("", "/usr/bin/perl", "testdata/perl/client.pl"),
+}
+
+// child is a program of another language. It may need a library that is not the system's: NAME=folder, below build/clients.
+func child(library string, argv ...string) program {
+	call := func(args ...string) (s said) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // one that hangs is a failure
+		defer cancel()
+		cmd := exec.CommandContext(ctx, argv[0], append(argv[1:], args...)...)
+		if name, folder, ok := strings.Cut(library, "="); ok {
+			path, err := filepath.Abs("../../build/clients/" + folder)
+			if err == nil {
+				_, err = os.Stat(path) // without it the system's library would be taken
+			}
+			if err != nil {
+				return said{Error: err.Error()}
+			}
+			cmd.Env = append(os.Environ(), name+"="+path)
+		}
+		var problems strings.Builder
+		cmd.Stderr = &problems
+		out, err := cmd.Output()
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n") // GLIDE logs to the standard output
+		if err == nil {
+			err = json.Unmarshal([]byte(lines[len(lines)-1]), &s)
+		}
+		if err != nil {
+			return said{Error: fmt.Sprintf("%s: %s\n%s%s", argv[0], err, out, problems.String())}
+		}
+		return s
+	}
+	version := sync.OnceValue(func() said { return call("version") })
+	return program{
+		version: func(*testing.T) said { return version() },
+		run: func(t *testing.T, addr string, deed deed, user string) said {
+			t.Helper()
+			host, port, err := net.SplitHostPort(addr)
+			require.NoError(t, err)
+			return call(string(deed), host, port, user)
+		},
+	}
+}
+
+// need lets the test run beside others, and skips it if a client is not here, or in another version than the page tells of. With EMQ_CLIENTS=all one that
+// is not here is a failure.
+func (p program) need(t *testing.T, name string) {
+	t.Helper()
+	t.Parallel()
+	version, of := p.version(t), name[strings.LastIndex(name, " ")+1:]
+	if version.Error != "" {
+		require.NotEqual(t, "all", os.Getenv("EMQ_CLIENTS"), version.Error)
+		t.Skipf("not here (build/clients.sh installs it): %s", version.Error)
+	}
+	if here := version.Reply.(string) + "."; !strings.HasPrefix(here, of+".") {
+		t.Skipf("here is %s", here)
+	}
+}
+
+// serve starts a server whose first database is ours, with a job or two pending.
+func serve(t *testing.T, payload string, ids ...string) (*store.Place, *wire.Conn) {
+	t.Helper()
+	s := store.Open(t, store.Module())
+	c := s.Conn()
+	c.Must("SET " + wire.Identity + " " + wire.Wire6)
+	for _, id := range ids {
+		require.Equal(t, wire.Integer(1), c.Do(mail.Enqueue(id, payload)...))
+	}
+	return s, c
+}
+
+// A job's whole life, as a program sees it.
+var lived = said{Reply: replies(`[1, ["JOB00000000001", "hello", 1], 1, []]`)}
+
+// replies are such as a program writes them.
+func replies(text string) (v any) {
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// same makes the numbers of a reply from Go those of JSON.
+func (s said) same(t *testing.T) said {
+	t.Helper()
+	text, err := json.Marshal(s)
+	require.NoError(t, err)
+	var again said
+	require.NoError(t, json.Unmarshal(text, &again))
+	return again
+}
+
+// The page's table of clients: each row is tried, and each program has a row.
+func TestTableOfClients(t *testing.T) {
+	page, err := os.ReadFile("../../docs/protocol.md")
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(page), "| client | a CLAIM whose answer is lost |")
+	require.True(t, ok, "the page has no table of clients")
+	table, _, _ := strings.Cut(rest, "\n\n")
+	rows := regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$`).FindAllStringSubmatch(table, -1)
+	require.Len(t, rows, len(programs)+1, "rows and programs") // one is the rule below the heads
+	for _, row := range rows[1:] {
+		p, ok := programs[row[1]]
+		require.True(t, ok, "nobody tries %s", row[1])
+		t.Run(row[1], func(t *testing.T) {
+			p.need(t, row[1])
+			t.Run("lost answer", func(t *testing.T) { require.Equal(t, row[2], p.lost(t, claim)) })
+			t.Run("rights", func(t *testing.T) { require.Equal(t, row[3], p.limited(t, "+@emq", life)) })
+			t.Run("bytes", func(t *testing.T) { require.Equal(t, row[4], p.bytes(t, claimText)) })
+			t.Run("MULTI", func(t *testing.T) { require.Equal(t, row[5], p.multi(t, claimInMulti)) })
+		})
+	}
+}
+
+// lost has a client claim, and its answer be lost: how often does the server get it?
+func (p program) lost(t *testing.T, deed deed) string {
+	t.Helper()
+	s, c := serve(t, "hello", first, second)
+	got := p.run(t, newLink(t, s), deed, "")
+	claims := map[string]string{"1": "sent once", "2": "sent twice"}[c.Info("emq_claim_claimed")]
+	if claims == "sent twice" {
+		require.Equal(t, said{Reply: replies(`["JOB00000000002", "hello", 1]`)}, got.same(t), "the other job")
+	} else if deed != claimUnresent {
+		require.NotEmpty(t, got.Error)
+	}
+	if got.Reply == "never" {
+		return "never ends"
+	}
+	return claims
+}
+
+// limited has a client work as a user with some rights to the queue.
+func (p program) limited(t *testing.T, rights string, deed deed) string {
+	t.Helper()
+	s, c := serve(t, "")
+	c.Must("ACL SETUSER worker on >" + secret + " " + rights + " ~emq:{mail}:*")
+	got := p.run(t, s.Addr(), deed, "worker").same(t)
+	if got.Error != "" {
+		require.Regexp(t, "(?i)no permissions", got.Error)
+		return "locked out"
+	}
+	require.Equal(t, lived.Reply, got.Reply)
+	return "works"
+}
+
+// bytes has a client claim a job whose payload is no UTF-8.
+func (p program) bytes(t *testing.T, deed deed) string {
+	t.Helper()
+	s, c := serve(t, binary, first)
+	got := p.run(t, s.Addr(), deed, "").same(t)
+	require.Equal(t, "1", c.Info("emq_claim_claimed"), "the job is claimed all the same")
+	if got.Error != "" {
+		require.Regexp(t, "(?i)utf-8", got.Error)
+		return "raises"
+	}
+	job := got.Reply.([]any)
+	require.Equal(t, first, job[0])
+	return map[any]string{"ff00fe": "kept", "efbfbd00efbfbd": "mangled"}[job[1]]
+}
+
+// multi has a client send a CLAIM and a COMPLETE that is refused together: does its user get the job?
+func (p program) multi(t *testing.T, deed deed) string {
+	t.Helper()
+	s, c := serve(t, "hello", first)
+	got := p.run(t, s.Addr(), deed, "").same(t)
+	require.Equal(t, "1", c.Info("emq_claim_claimed"), "the job is claimed all the same")
+	if got.Error != "" {
+		require.Regexp(t, "EMQSTALE|1 commands failed", got.Error)
+		return "raises"
+	}
+	list := got.Reply.([]any)
+	require.Equal(t, replies(`["JOB00000000001", "hello", 1]`), list[0])
+	require.Contains(t, list[1].(map[string]any)["error"], "EMQSTALE")
+	return "both replies"
+}
+
+// What the page says below the table: settings that help, and such that do not.
+func TestSettingsOfClients(t *testing.T) {
+	try := func(what, want string, how func(program, *testing.T) string, names ...string) {
+		t.Helper()
+		for _, name := range names {
+			t.Run(what+"/"+name, func(t *testing.T) {
+				p, ok := programs[name]
+				require.True(t, ok, name)
+				p.need(t, name)
+				require.Equal(t, want, how(p, t))
+			})
+		}
+	}
+	lost := func(d deed) func(program, *testing.T) string {
+		return func(p program, t *testing.T) string { t.Helper(); return p.lost(t, d) }
+	}
+	bytes := func(d deed) func(program, *testing.T) string {
+		return func(p program, t *testing.T) string { t.Helper(); return p.bytes(t, d) }
+	}
+	multi := func(d deed) func(program, *testing.T) string {
+		return func(p program, t *testing.T) string { t.Helper(); return p.multi(t, d) }
+	}
+	var all []string
+	for name := range programs {
+		all = append(all, name)
+	}
+
+	try("a CLAIM is sent once", "sent once", lost(claimOnce),
+		"go-redis 9.23", "ioredis 6.0", "iovalkey 0.4", "redis-py 6.4", "redis-rb 4.8", "redis-rb 6.0")
+	try("autoResendUnfulfilledCommands", "never ends", lost(claimUnresent), "ioredis 6.0", "iovalkey 0.4")
+	try("reconnect", "sent twice", lost(claimReconnect), "Redis::Fast 0.34")
+
+	try("no cache", "works", func(p program, t *testing.T) string { t.Helper(); return p.limited(t, "+@emq", lifeUncached) },
+		"valkey-go 1.0.79", "rueidis 1.0.79")
+	with := func(rights string) func(program, *testing.T) string {
+		return func(p program, t *testing.T) string { t.Helper(); return p.limited(t, rights, life) }
+	}
+	try("its right", "works", with("+@emq +client|tracking"), "valkey-go 1.0.79", "rueidis 1.0.79")
+	try("its right", "works", with("+@emq +info"), "GLIDE for Node 2.5")
+	try("rights of the page", "works", with(rightsOfThePage(t)), all...)
+
+	try("bytes", "kept", bytes(claimBytes), "node-redis 6.3", "ioredis 6.0", "iovalkey 0.4", "GLIDE for Node 2.5")
+	try("decode_responses", "raises", bytes(claimDecoded), "redis-py 4.3", "redis-py 6.4", "valkey-py 6.1")
+
+	try("both replies", "both replies", multi(rescued),
+		"node-redis 6.3", "GLIDE for Node 2.5", "redis-py 4.3", "redis-py 6.4", "valkey-py 6.1", "redis-rb 6.0")
+	try("a pipeline raises as well", "raises", multi(inPipeline), "redis-rb 4.8", "redis-rb 6.0", "phpredis 5.3", "redis-py 6.4", "GLIDE for Node 2.5")
+}
+
+// What is given for a client's sake lets its user reach nothing else.
+func TestRightsForAnyClient(t *testing.T) {
+	s, c := serve(t, "hello", first)
+	c.Must("ACL SETUSER worker on >" + secret + " " + rightsOfThePage(t) + " ~emq:{mail}:*")
+	worker := s.Conn()
+	worker.Must("AUTH worker "+secret, "CLIENT SETNAME worker", "MULTI", strings.Join(mail.Claim(lease), " "), "EXEC")
+	for _, line := range []string{
+		"CLIENT KILL TYPE normal", "CLIENT LIST", "CLIENT PAUSE 1", "GET " + wire.Identity, "HGETALL " + mail.Row(first), "KEYS *", "CONFIG GET *",
+		"ACL LIST", "FLUSHALL", strings.Join(wire.Queue("other").Claim(lease), " "),
+	} {
+		require.Contains(t, worker.Run(line), "-NOPERM ", line)
+	}
+}
+
+// rightsOfThePage are those that the page gives to a user of any client, which the README gives too.
+func rightsOfThePage(t *testing.T) string {
+	t.Helper()
+	var found []string
+	for _, page := range []string{"../../docs/protocol.md", "../../README.md"} {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		rights := regexp.MustCompile("(\\+@emq \\+@transaction[^~`]*) ~").FindStringSubmatch(string(text))
+		require.NotNil(t, rights, "%s gives no rights for any client", page)
+		found = append(found, rights[1])
+	}
+	require.Equal(t, found[0], found[1])
+	return found[0]
+}
+
+// Where the class of an error stands in what a client shows.
+func TestClassInClients(t *testing.T) {
+	for name, p := range programs {
+		want := "^EMQSTALE complete token mismatch$"
+		switch name {
+		case "GLIDE for Node 2.5":
+			want = "^EMQSTALE: complete token mismatch$"
+		case "redis-rb 6.0":
+			want = `^EMQSTALE complete token mismatch \(redis://127.0.0.1:\d+\)$`
+		case "Redis::Fast 0.34":
+			want = `^\[EMQ.COMPLETE\] EMQSTALE complete token mismatch, `
+		}
+		t.Run(name, func(t *testing.T) {
+			p.need(t, name)
+			s, _ := serve(t, "hello", first)
+			require.Regexp(t, want, p.run(t, s.Addr(), settleStale, "").Error)
+		})
+	}
+	for _, name := range []string{"redis-py 4.3", "redis-py 6.4", "valkey-py 6.1"} {
+		t.Run("pipeline/"+name, func(t *testing.T) {
+			p := programs[name]
+			p.need(t, name)
+			s, _ := serve(t, "hello", first)
+			require.Regexp(t, `^Command # 2 \(EMQ.COMPLETE .*\) of pipeline caused error: EMQSTALE complete`, p.run(t, s.Addr(), claimInMulti, "").Error)
+		})
+	}
+	t.Run("phpredis, ERR", func(t *testing.T) {
+		p := programs["phpredis 5.3"]
+		p.need(t, "phpredis 5.3")
+		s, _ := serve(t, "hello", first)
+		require.Equal(t, said{Reply: false}, p.run(t, s.Addr(), wrong, ""))
+		require.Contains(t, p.run(t, s.Addr(), wrongExplained, "").Reply, "ERR lease_ms must be an integer")
+	})
+}
+
+// A client that puts a prefix before keys does so for commands that it knows.
+func TestPrefixOfClients(t *testing.T) {
+	for _, name := range []string{"ioredis 6.0", "iovalkey 0.4", "phpredis 5.3"} {
+		t.Run(name, func(t *testing.T) {
+			p := programs[name]
+			p.need(t, name)
+			s, c := serve(t, "")
+			require.Equal(t, said{Reply: replies(`["OK", 1]`)}, p.run(t, s.Addr(), prefixed, ""))
+			require.Equal(t, wire.Integer(2), c.Do("EXISTS", "app:known", mail.Row(first)))
+		})
+	}
+}

@@ -1,0 +1,206 @@
+package clients
+
+import (
+	"context"
+	"encoding/hex"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+	valkeygo "github.com/valkey-io/valkey-go"
+)
+
+// The clients of Go do their deeds here, as the programs in testdata do theirs.
+
+// dialed is a client that is connected: it does one command, or some in a MULTI.
+type dialed struct {
+	do    func(args []string) (any, error)
+	multi func(commands [][]string) (any, error)
+	close func()
+}
+
+// inGo is a program for a client that is a Go module.
+func inGo(module string, dial func(addr string, deed deed, user, password string) (dialed, error)) program {
+	return program{
+		version: func(t *testing.T) said { return said{Reply: required(t, module)} },
+		run: func(t *testing.T, addr string, deed deed, user string) said {
+			t.Helper()
+			password := ""
+			if user != "" {
+				password = secret
+			}
+			c, err := dial(addr, deed, user, password)
+			if err != nil {
+				return said{Error: err.Error()}
+			}
+			defer c.close()
+			reply, err := c.does(deed)
+			if err != nil {
+				return said{Error: err.Error()}
+			}
+			return said{Reply: plain(reply)}
+		},
+	}
+}
+
+func (c dialed) does(what deed) (any, error) {
+	claim, stale := mail.Claim(lease), mail.Complete(first, "99")
+	switch what {
+	case life, lifeUncached:
+		var replies []any
+		for _, args := range [][]string{mail.Enqueue(first, "hello"), claim, mail.Complete(first, "1"), claim} {
+			reply, err := c.do(args)
+			if err != nil {
+				return nil, err
+			}
+			replies = append(replies, reply)
+		}
+		return replies, nil
+	case settleStale:
+		return c.do(stale)
+	case claimText:
+		reply, err := c.do(claim)
+		if job, ok := plain(reply).([]any); ok && len(job) == 3 {
+			return []any{job[0], hex.EncodeToString([]byte(job[1].(string))), job[2]}, err
+		}
+		return reply, err
+	case claimInMulti:
+		return c.multi([][]string{claim, stale})
+	default:
+		return c.do(claim)
+	}
+}
+
+// plain is a reply as a program of another language writes it.
+func plain(reply any) any {
+	switch reply := reply.(type) {
+	case []byte:
+		return string(reply)
+	case error:
+		return map[string]any{"error": reply.Error()}
+	case []any:
+		for i := range reply {
+			reply[i] = plain(reply[i])
+		}
+	}
+	return reply
+}
+
+func words(args []string) []any {
+	list := make([]any, len(args))
+	for i := range args {
+		list[i] = args[i]
+	}
+	return list
+}
+
+// required is the version of a module that go.mod asks for.
+func required(t *testing.T, module string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../go.mod")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == module {
+			return strings.TrimPrefix(f[1], "v")
+		}
+	}
+	require.Fail(t, "go.mod does not ask for", module)
+	return ""
+}
+
+var ctx = context.Background()
+
+var goRedis = inGo("github.com/redis/go-redis/v9", func(addr string, deed deed, user, password string) (dialed, error) {
+	o := &goredis.Options{Addr: addr, Username: user, Password: password}
+	if deed == claimOnce {
+		o.MaxRetries = -1
+	}
+	db := goredis.NewClient(o)
+	return dialed{
+		do: func(args []string) (any, error) { return db.Do(ctx, words(args)...).Result() },
+		multi: func(commands [][]string) (any, error) {
+			var cmds []*goredis.Cmd
+			_, _ = db.TxPipelined(ctx, func(p goredis.Pipeliner) error { // its error is the first of theirs
+				for _, args := range commands {
+					cmds = append(cmds, p.Do(ctx, words(args)...))
+				}
+				return nil
+			})
+			var replies []any
+			for _, cmd := range cmds {
+				reply, err := cmd.Result()
+				if err != nil {
+					reply = err
+				}
+				replies = append(replies, reply)
+			}
+			return replies, nil
+		},
+		close: func() { _ = db.Close() },
+	}, nil
+})
+
+var valkeyGo = inGo("github.com/valkey-io/valkey-go", func(addr string, deed deed, user, password string) (dialed, error) {
+	db, err := valkeygo.NewClient(valkeygo.ClientOption{
+		InitAddress: []string{addr}, Username: user, Password: password, DisableCache: deed == lifeUncached,
+	})
+	if err != nil {
+		return dialed{}, err
+	}
+	command := func(args ...string) valkeygo.Completed { return db.B().Arbitrary(args...).Build() }
+	return dialed{
+		do: func(args []string) (any, error) { return db.Do(ctx, command(args...)).ToAny() },
+		multi: func(commands [][]string) (any, error) {
+			list := []valkeygo.Completed{command("MULTI")}
+			for _, args := range commands {
+				list = append(list, command(args...))
+			}
+			return db.DoMulti(ctx, append(list, command("EXEC"))...)[len(commands)+1].ToAny()
+		},
+		close: db.Close,
+	}, nil
+})
+
+var rueidisOfGo = inGo("github.com/redis/rueidis", func(addr string, deed deed, user, password string) (dialed, error) {
+	db, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{addr}, Username: user, Password: password, DisableCache: deed == lifeUncached,
+	})
+	if err != nil {
+		return dialed{}, err
+	}
+	command := func(args ...string) rueidis.Completed { return db.B().Arbitrary(args...).Build() }
+	return dialed{
+		do: func(args []string) (any, error) { return db.Do(ctx, command(args...)).ToAny() },
+		multi: func(commands [][]string) (any, error) {
+			list := []rueidis.Completed{command("MULTI")}
+			for _, args := range commands {
+				list = append(list, command(args...))
+			}
+			return db.DoMulti(ctx, append(list, command("EXEC"))...)[len(commands)+1].ToAny()
+		},
+		close: db.Close,
+	}, nil
+})
+
+var redigo = inGo("github.com/gomodule/redigo", func(addr string, _ deed, user, password string) (dialed, error) {
+	db, err := redis.Dial("tcp", addr, redis.DialUsername(user), redis.DialPassword(password))
+	if err != nil {
+		return dialed{}, err
+	}
+	return dialed{
+		do: func(args []string) (any, error) { return db.Do(args[0], words(args[1:])...) },
+		multi: func(commands [][]string) (any, error) {
+			for _, args := range append([][]string{{"MULTI"}}, commands...) {
+				if err := db.Send(args[0], words(args[1:])...); err != nil {
+					return nil, err
+				}
+			}
+			return db.Do("EXEC")
+		},
+		close: func() { _ = db.Close() },
+	}, nil
+})

@@ -1,0 +1,53 @@
+<?php
+// client.php DEED HOST PORT USER: does one thing with phpredis and says in a line of JSON what the program that
+// uses the client gets to see.
+[, $deed, $host, $port, $user] = $argv + array_fill(0, 5, '');
+$base = 'emq:{mail}:';
+$id = 'JOB00000000001';
+$claim = ['EMQ.CLAIM', 2, $base . 'pending', $base . 'active', $base . 'job:', 30000];
+$enqueue = ['EMQ.ENQUEUE', 2, $base . 'job:' . $id, $base . 'pending', $id, 'hello'];
+$complete = fn($id, $token) => ['EMQ.COMPLETE', 2, $base . 'active', $base . 'job:' . $id, $id, $token, $base];
+$queued = function ($db) use ($claim, $complete, $id) {
+	$db->rawCommand(...$claim);
+	$db->rawCommand(...$complete($id, 99));
+	return $db->exec();
+};
+$deeds = [
+	'life' => function ($db) use ($enqueue, $claim, $complete) {
+		$created = $db->rawCommand(...$enqueue);
+		$job = $db->rawCommand(...$claim);
+		return [$created, $job, $db->rawCommand(...$complete($job[0], $job[2])), $db->rawCommand(...$claim)];
+	},
+	'enqueue prefixed' => function ($db) use ($enqueue) {
+		$db->setOption(Redis::OPT_PREFIX, 'app:');
+		return [$db->set('known', 'x') ? 'OK' : null, $db->rawCommand(...$enqueue)];
+	},
+	'claim' => fn($db) => $db->rawCommand(...$claim),
+	'settle stale' => fn($db) => $db->rawCommand(...$complete($id, 99)),
+	'claim wrong' => fn($db) => $db->rawCommand(...array_replace($claim, [5 => 'x'])),
+	'claim wrong, last error' => function ($db) use ($claim) {
+		$db->rawCommand(...array_replace($claim, [5 => 'x']));
+		return $db->getLastError();
+	},
+	'claim text' => function ($db) use ($claim) {
+		$job = $db->rawCommand(...$claim);
+		return [$job[0], bin2hex($job[1]), $job[2]];
+	},
+	'claim in pipeline' => fn($db) => $queued($db->pipeline()),
+	'claim in multi' => fn($db) => $queued($db->multi()),
+];
+try {
+	if ($deed === 'version') {
+		$said = ['reply' => phpversion('redis')];
+	} else {
+		$db = new Redis();
+		$db->connect($host, (int) $port);
+		if ($user !== '') {
+			$db->auth([$user, 'secret']);
+		}
+		$said = ['reply' => $deeds[$deed]($db)];
+	}
+} catch (Throwable $e) {
+	$said = ['error' => $e->getMessage()];
+}
+echo json_encode($said), "\n";

@@ -1,0 +1,49 @@
+# client.rb DEED HOST PORT USER: does one thing with redis-rb and says in a line of JSON what the program that
+# uses the client gets to see.
+require "json"
+require "redis"
+
+deed, host, port, user = ARGV
+BASE, ID = "emq:{mail}:", "JOB00000000001"
+CLAIM = ["EMQ.CLAIM", 2, BASE + "pending", BASE + "active", BASE + "job:", 30000]
+ENQUEUE = ["EMQ.ENQUEUE", 2, "#{BASE}job:#{ID}", BASE + "pending", ID, "hello"]
+STALE = ["EMQ.COMPLETE", 2, BASE + "active", "#{BASE}job:#{ID}", ID, 99, BASE]
+
+def shown(reply)
+  case reply
+  when Array then reply.map { |r| shown(r) }
+  when Exception then { error: reply.message }
+  else reply
+  end
+end
+
+def life(db)
+  created = db.call(*ENQUEUE)
+  job = db.call(*CLAIM)
+  id, _payload, token = job
+  [created, job, db.call("EMQ.COMPLETE", 2, BASE + "active", BASE + "job:" + id, id, token, BASE), db.call(*CLAIM)]
+end
+
+def hex(job) = [job[0], job[1].unpack1("H*"), job[2]]
+
+QUEUED = ->(p) { p.call(*CLAIM); p.call(*STALE) }
+DEEDS = {
+  "life" => ->(db) { life(db) },
+  "claim" => ->(db) { db.call(*CLAIM) },
+  "claim once" => ->(db) { db.call(*CLAIM) },
+  "settle stale" => ->(db) { db.call(*STALE) },
+  "claim text" => ->(db) { hex(db.call(*CLAIM)) },
+  "claim in pipeline" => ->(db) { db.pipelined(&QUEUED) },
+  "claim in multi" => ->(db) { db.multi(&QUEUED) },
+  "claim in multi, rescued" => ->(db) { db.pipelined(exception: false, &QUEUED) },
+}
+
+settings = { host: host, port: port.to_i }
+settings.update(username: user, password: "secret") unless user.to_s.empty?
+settings[:reconnect_attempts] = 0 if deed == "claim once"
+said = begin
+  { reply: deed == "version" ? Redis::VERSION : shown(DEEDS.fetch(deed).call(Redis.new(**settings))) }
+rescue StandardError => e
+  { error: e.message }
+end
+puts JSON.generate(said)
