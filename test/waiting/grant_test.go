@@ -253,20 +253,27 @@ func TestBadEntries(t *testing.T) {
 			if n > 1 {
 				commands = append(commands, bad(q, n/2), bad(r, n-n/2))
 			}
-			b.Pipeline(exec(commands...))
+			if n < 100 {
+				b.before(r, exec(commands...)...)
+			} else {
+				b.Pipeline(exec(commands...))
+			}
 			w.has(r, "JOBx")
 			next.has(r, "JOBy")
 		})
 		b.share(fmt.Sprintf("%d where waiting is denied", n), func(b *bed) {
-			if n > 0 {
-				b.Do(bad(q, n)...)
+			for _, behind := range []wire.Queue{q, r} {
+				b.Must("FLUSHALL", "SET "+wire.Identity+" "+wire.Wire6)
+				if n > 0 {
+					b.Do(bad(q, n)...)
+				}
+				b.Do(behind.Enqueue("JOBx", "x")...)
+				want := wire.BClaimed(behind, "JOBx", "x", 1)
+				if n >= 100 {
+					want = wire.Empty
+				}
+				require.Equal(b.t, wire.Array(want), b.Pipeline(exec(wire.BClaim(lease, 0, q, r)))[2])
 			}
-			b.Do(q.Enqueue("JOBx", "x")...)
-			want := wire.BClaimed(q, "JOBx", "x", 1)
-			if n >= 100 {
-				want = wire.Empty
-			}
-			require.Equal(b.t, wire.Array(want), b.Pipeline(exec(wire.BClaim(lease, 0, q)))[2])
 		})
 	}
 	b.share("and nothing behind them", func(b *bed) {
