@@ -248,6 +248,7 @@ struct emq_waiter {
     vm_blocked *handle;
     vm_string *name; /* of the key that it is blocked on */
     uint64_t client;
+    vm_string *user; /* its user's name, or NULL: it has none, and is unrestricted */
     int gone; /* it stands in no line any more */
     size_t num_places;
     emq_place places[]; /* in the order of the call: its priorities */
@@ -430,12 +431,11 @@ void emq_free_frame(emq_frame *f);
 /* Runs a verb for the pump: no client, no reply. 0 if it was refused. */
 int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk);
 
-/* What a claim for a client that waits comes to: it may go on with another queue unless the job was granted or the store
- * is another's. */
-enum { EMQ_GRANTED, EMQ_NOTHING, EMQ_FOREIGN };
+/* What a claim for a client that waits comes to. With nothing it may go on with another queue. */
+enum { EMQ_GRANTED, EMQ_NOTHING, EMQ_FOREIGN, EMQ_PANICKED };
 
-/* Runs EMQ.CLAIM with the given arguments. A job that is granted, or a refusal by the fence, is answered in the context
- * `to`, the job with the base before it. */
+/* Runs EMQ.CLAIM with the given arguments. A job that is granted, a refusal by the fence and a panic are answered in the
+ * context `to`, the job with the base before it. */
 int emq_run_claim(vm_ctx *ctx, vm_string **argv, emq_walk *walk, vm_ctx *to, vm_string *base);
 
 /* ---- waiting.c: clients that wait for jobs ---- */
