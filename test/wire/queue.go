@@ -29,7 +29,6 @@ func (q Queue) Dead() string            { return q.Base() + "dead" }
 func (q Queue) Meta() string            { return q.Base() + "meta" }
 func (q Queue) Completed() string       { return q.Base() + "metrics:completed" }
 func (q Queue) Failed() string          { return q.Base() + "metrics:failed" }
-func (q Queue) Meta() string            { return q.Base() + "meta" }
 func (q Queue) Set(state string) string { return q.Base() + SetOf[state] }
 
 // SetOf names, for each state of a row, the set that holds its id.

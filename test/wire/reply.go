@@ -49,11 +49,6 @@ func Statuses(of ...int64) string {
 	return Array(list...)
 }
 
-// BClaimed is the answer to a claim that waits.
-func BClaimed(q Queue, id, payload string, token int64) string {
-	return Array(Bulk(q.Base()), Bulk(id), Bulk(payload), Integer(token))
-}
-
 // Reaped is the answer to a reap: the jobs that are pending again, and those that are dead.
 func Reaped(recovered, dead []string) string {
 	bulks := func(ids []string) string {
