@@ -222,7 +222,7 @@ class Worker:
             job = Job(h.queue, id, payload, token, granted)
             self._hand.add(job)
             h.free -= 1
-            task = asyncio.create_task(self._give_back(h, job) if self._stopping.is_set() else self._work(h, job))
+            task = asyncio.create_task(self._guard(self._give_back(h, job) if self._stopping.is_set() else self._work(h, job)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -246,7 +246,10 @@ class Worker:
                 running.cancel()
             await asyncio.wait({running}, timeout=MOMENT)
         job._done = True
-        end = self._ended(job, running)
+        try:
+            end = self._ended(job, running)
+        except Exception as e:  # a time that is none, or a policy that raises
+            end = "fail", 1000, job.queue.failures, _reason(e)
         if end:
             await self._settle(job, *end)
         self._hand.discard(job)
@@ -425,7 +428,7 @@ def _tell(told):
 def _reason(error):
     """The last error of a job: for errors of the handler's own with the end of the stack."""
     text = str(error) if isinstance(error, (Dead, RetryIn, Cancelled)) and str(error) else "".join(traceback.format_exception(
-        type(error), error, error.__traceback__))
+        type(error), error, error.__traceback__ and (error.__traceback__.tb_next or error.__traceback__)))
     text = text.encode(errors="replace")
     return text if len(text) <= REASON else text[:REASON // 4] + b" ... " + text[-(REASON - REASON // 4 - 5):]
 
