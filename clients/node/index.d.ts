@@ -114,7 +114,19 @@ export interface Logger {
 }
 
 /** How many jobs ended how, as the server said. */
-export interface Report { completed: number; retried: number; dead: number; released: number; lost: number }
+export interface Report {
+  completed: number;
+  /** Failed, and to be tried again. */
+  retried: number;
+  /** Failed, and dead. */
+  died: number;
+  snoozed: number;
+  dropped: number;
+  /** Given back as the worker stopped. */
+  returned: number;
+  /** Not settled by this worker. */
+  lost: number;
+}
 
 export class Worker {
   constructor(client: Client | string | RedisLike, options?: {

@@ -123,15 +123,11 @@ export class Pause {
 /** A connection that is made when it is needed, and with it all that waits for an answer ends. */
 export class Link {
   #client;
-  #named;
   #ready = null;
   #redis = null;
-  id = null; // the server's, if it was to be asked for
+  id = null; // the server's; null without the right to ask
 
-  constructor(client, { named = false } = {}) {
-    this.#client = client;
-    this.#named = named;
-  }
+  constructor(client) { this.#client = client; }
 
   /** The replies, a Refused among them where the server refuses. Throws Lost. */
   async call(commands, timeout = ANSWER) {
@@ -160,10 +156,12 @@ export class Link {
     redis.once('end', () => { if (this.#redis === redis) this.close(); });
     try {
       await within(ANSWER, redis.connect());
+      // The libraries do not wait for the answers to AUTH and SELECT, and go on after a refused SELECT: the first answer to us comes after these.
+      this.id = await within(ANSWER, redis.call('CLIENT', 'ID').catch(e => { if (e.name === 'ReplyError') return null; throw e; }));
     } catch (e) {
-      throw said?.name === 'ReplyError' ? Refused.of(said.message) : said ?? e;
+      said ??= e;
     }
-    if (this.#named) this.id = await redis.call('CLIENT', 'ID').catch(() => null); // without the right to ask
+    if (said) throw said.name === 'ReplyError' ? Refused.of(said.message) : said;
     return redis;
   }
 

@@ -36,7 +36,7 @@ export class Worker {
   #stopping = new AbortController();
   #fatal = null;
   #control;
-  #report = { completed: 0, retried: 0, dead: 0, released: 0, lost: 0 };
+  #report = { completed: 0, retried: 0, died: 0, snoozed: 0, dropped: 0, returned: 0, lost: 0 };
 
   constructor(client, { grace = 30_000, block = 4000, signals = true, logger = console } = {}) {
     this.client = client instanceof Client ? client : new Client(client);
@@ -96,7 +96,7 @@ export class Worker {
   // Claims: no more than there are free slots. BCLAIM waits for the first job, MCLAIM fills the rest.
 
   async #claim(h, stopped) {
-    const link = new Link(this.client, { named: true });
+    const link = new Link(this.client);
     let pause = new Pause(), waits = true;
     while (!stopped.aborted) {
       if (!h.free) {
@@ -146,7 +146,7 @@ export class Worker {
       const job = new Job(h.queue, id, payload, token, granted);
       this.#hand.add(job);
       h.free--;
-      const work = this.#stopping.signal.aborted ? this.#settle(job, 'release', 0).then(() => this.#free(h)) : this.#work(h, job);
+      const work = this.#stopping.signal.aborted ? this.#settle(job, 'returned', 0).then(() => this.#free(h)) : this.#work(h, job);
       const task = this.#guard(work).then(() => this.#tasks.delete(task));
       this.#tasks.add(task);
     }
@@ -163,7 +163,7 @@ export class Worker {
     try {
       job.value = h.queue.codec.decode(job.payload);
     } catch (e) {
-      await this.#settle(job, 'fail', 0, 1, `the payload does not decode: ${e}`);
+      await this.#settle(job, 'failed', 0, 1, `the payload does not decode: ${e}`);
       return this.#free(h);
     }
     let end = null; // once the handler has ended
@@ -181,9 +181,10 @@ export class Worker {
     try {
       settlement = ended(job, end);
     } catch (e) { // a time that is none, or a policy that throws
-      settlement = ['fail', 1000, job.queue.failures, reason(e)];
+      settlement = ['failed', 1000, job.queue.failures, reason(e)];
     }
     if (settlement) await this.#settle(job, ...settlement);
+    else this.#report.lost++;
     if (end?.error instanceof Drop) this.log.warn(`${job.id}: dropped: ${end.error.message}`);
     this.#hand.delete(job);
     if (!end) this.log.warn(`${job.id}: the handler goes on though it was told to end: ${job.signal.reason.message}`);
@@ -206,7 +207,7 @@ export class Worker {
         }
       }
       for (const [queue, jobs] of byQueue) {
-        for (let i = 0; i < jobs.length; i += BATCH) await this.#extend(queue, jobs.slice(i, i + BATCH), Math.min(ANSWER, shortest / 3));
+        for (let i = 0; i < jobs.length; i += BATCH) await this.#extend(queue, jobs.slice(i, i + BATCH), Math.min(ANSWER, Math.max(1000, shortest / 3)));
       }
     }
   }
@@ -234,9 +235,10 @@ export class Worker {
 
   // Settlements: sent at once, and together while others are under way.
 
-  async #settle(job, verb, ...words) {
+  /** `end` is the report's word for it, or failed; `words` are what the verb takes besides. */
+  async #settle(job, end, ...words) {
     await new Promise(told => {
-      this.#unsettled.push({ job, verb, words, told });
+      this.#unsettled.push({ job, end, words, told });
       this.#flushing ??= this.#guard(this.#flush()).finally(() => { this.#flushing = null; });
     });
     this.#hand.delete(job);
@@ -288,24 +290,24 @@ export class Worker {
 
   /** The lease ends by itself, and the job comes back. */
   #leave(settlements) {
-    for (const { job, verb, told } of settlements) {
+    for (const { job, end, told } of settlements) {
       this.#report.lost++;
-      this.log.warn(`${job.id}: ${verb} was told to no server while its lease lasted`);
+      this.log.warn(`${job.id}: ${end}, which no server was told while the lease lasted`);
       told();
     }
   }
 
-  #note({ job, verb, words }, status, again) {
-    if (status === 2) {
-      this.#report.dead++;
-      this.log.error(`${job.id}: dead: ${line(words[2])}`);
-    } else if (status === 1 || again && status !== -2) { // the settlement before was carried out
-      this.#report[{ complete: 'completed', fail: 'retried', release: 'released' }[verb]]++;
-      if (verb === 'fail') this.log.info(`${job.id}: failed, to be tried again in ${words[0]} ms: ${line(words[2])}`);
-    } else {
+  #note({ job, end, words }, status, again) {
+    if (status !== 1 && status !== 2 && !(again && status !== -2)) { // again: the settlement before was carried out
       this.#report.lost++;
-      this.log.warn(`${job.id}: ${verb} came to nothing: ${why(status)}`);
+      return this.log.warn(`${job.id}: ${end}, which came to nothing: ${why(status)}`);
     }
+    if (end === 'failed') {
+      end = status === 2 || words[1] === 1 ? 'died' : 'retried';
+      if (end === 'died') this.log.error(`${job.id}: dead: ${line(words[2])}`);
+      else this.log.info(`${job.id}: failed, to be tried again in ${words[0]} ms: ${line(words[2])}`);
+    }
+    this.#report[end]++;
   }
 }
 
@@ -315,29 +317,32 @@ function ended(job, end) {
   if (told instanceof LeaseLost) return null;
   let error = end ? end.error : told;
   if (told && (error instanceof Cancelled || error?.name === 'AbortError')) error = told;
-  if (!error || error instanceof Drop) return ['complete'];
-  if (error instanceof Snooze) return ['release', ms(error.ms)];
-  if (error instanceof Dead) return ['fail', 0, 1, reason(error)];
-  if (error instanceof RetryIn) return ['fail', ms(error.ms), job.queue.failures, reason(error)];
-  if (told instanceof Stopping) return ['release', 0];
-  return ['fail', ms(job.queue.backoff(job)), job.queue.failures, reason(error)];
+  if (!error) return ['completed'];
+  if (error instanceof Drop) return ['dropped'];
+  if (error instanceof Snooze) return ['snoozed', ms(error.ms)];
+  if (error instanceof Dead) return ['failed', 0, 1, reason(error)];
+  if (error instanceof RetryIn) return ['failed', ms(error.ms), job.queue.failures, reason(error)];
+  if (told instanceof Stopping) return ['returned', 0];
+  return ['failed', ms(job.queue.backoff(job)), job.queue.failures, reason(error)];
 }
+
+const verbs = { completed: 'EMQ.MCOMPLETE', dropped: 'EMQ.MCOMPLETE', failed: 'EMQ.MFAIL', snoozed: 'EMQ.RELEASE', returned: 'EMQ.RELEASE' };
 
 /** The commands that settle these, each with those that it settles. */
 function grouped(settlements) {
   const groups = [], open = new Map();
   for (const s of settlements) {
-    const { job: { queue, id, token }, verb, words } = s;
-    if (verb === 'release') {
-      groups.push({ command: ['EMQ.RELEASE', queue.base, bytes(id), token, words[0]], group: [s] });
+    const { job: { queue: { base }, id, token }, words } = s, verb = verbs[s.end];
+    if (verb === 'EMQ.RELEASE') {
+      groups.push({ command: [verb, base, bytes(id), token, ...words], group: [s] });
       continue;
     }
-    const key = [verb, queue.base, words[1]].join();
+    const most = words.slice(1, 2), key = [verb, base, ...most].join(); // of MFAIL: one for the whole call
     if (!(open.get(key)?.group.length < BATCH)) {
-      open.set(key, { command: verb === 'fail' ? ['EMQ.MFAIL', queue.base, words[1]] : ['EMQ.MCOMPLETE', queue.base], group: [] });
+      open.set(key, { command: [verb, base, ...most], group: [] });
       groups.push(open.get(key));
     }
-    open.get(key).command.push(bytes(id), token, ...verb === 'fail' ? [words[0], words[2]] : []);
+    open.get(key).command.push(bytes(id), token, ...words.slice(0, 1), ...words.slice(2));
     open.get(key).group.push(s);
   }
   return groups;

@@ -53,10 +53,12 @@ class Job:
 class Report:
     """What a worker did: how many jobs ended how, as the server said."""
     completed: int = 0
-    retried: int = 0
-    dead: int = 0
-    released: int = 0
-    lost: int = 0
+    retried: int = 0  # failed, and to be tried again
+    died: int = 0  # failed, and dead
+    snoozed: int = 0
+    dropped: int = 0
+    returned: int = 0  # given back as the worker stopped
+    lost: int = 0  # not settled by this worker
 
 
 class _Handle:
@@ -227,7 +229,7 @@ class Worker:
             task.add_done_callback(self._tasks.discard)
 
     async def _give_back(self, h, job):
-        await self._settle(job, "release", 0)
+        await self._settle(job, "returned", 0)
         h.release()
 
     # Handlers, and what their ends mean.
@@ -236,7 +238,7 @@ class Worker:
         try:
             job.value = h.queue.codec.decode(job.payload)
         except Exception as e:
-            await self._settle(job, "fail", 0, 1, f"the payload does not decode: {e!r}")
+            await self._settle(job, "failed", 0, 1, f"the payload does not decode: {e!r}")
             return h.release()
         running = h.start(job)
         await asyncio.wait({running, job._over}, timeout=h.timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -249,9 +251,11 @@ class Worker:
         try:
             end = self._ended(job, running)
         except Exception as e:  # a time that is none, or a policy that raises
-            end = "fail", 1000, job.queue.failures, _reason(e)
+            end = "failed", 1000, job.queue.failures, _reason(e)
         if end:
             await self._settle(job, *end)
+        else:
+            self.report.lost += 1
         self._hand.discard(job)
         if running.done():
             h.release()
@@ -270,17 +274,18 @@ class Worker:
             return None
         if isinstance(error, Drop):
             self.log.warning("%s: dropped: %s", job.id, error)
-        if error is None or isinstance(error, Drop):
-            return ("complete",)
+            return ("dropped",)
+        if error is None:
+            return ("completed",)
         if isinstance(error, Snooze):
-            return "release", ms(error.seconds)
+            return "snoozed", ms(error.seconds)
         if isinstance(error, Dead):
-            return "fail", 0, 1, _reason(error)
+            return "failed", 0, 1, _reason(error)
         if isinstance(error, RetryIn):
-            return "fail", ms(error.seconds), job.queue.failures, _reason(error)
+            return "failed", ms(error.seconds), job.queue.failures, _reason(error)
         if isinstance(job.cancelled, Stopping):
-            return "release", 0
-        return "fail", ms(job.queue.backoff(job)), job.queue.failures, _reason(error)
+            return "returned", 0
+        return "failed", ms(job.queue.backoff(job)), job.queue.failures, _reason(error)
 
     # Heartbeats: one loop for all jobs in hand, at a third of their leases.
 
@@ -297,7 +302,7 @@ class Worker:
                     by_queue.setdefault(job.queue, []).append(job)
             for queue, jobs in by_queue.items():
                 for start in range(0, len(jobs), BATCH):
-                    await self._extend(queue, jobs[start:start + BATCH], min(ANSWER, shortest / 3))
+                    await self._extend(queue, jobs[start:start + BATCH], min(ANSWER, max(1.0, shortest / 3)))
 
     async def _extend(self, queue, jobs, timeout):
         words = [word for job in jobs for word in (_bytes(job.id), job.token)]
@@ -321,9 +326,10 @@ class Worker:
 
     # Settlements: sent at once, and together while others are under way.
 
-    async def _settle(self, job, verb, *words):
+    async def _settle(self, job, end, *words):
+        """`end` is the report's word for it, or failed; `words` are what the verb takes besides."""
         told = self._loop.create_future()
-        self._unsettled.append((job, verb, words, told))
+        self._unsettled.append((job, end, words, told))
         if self._flushing is None:
             self._flushing = asyncio.create_task(self._guard(self._flush()))
         await told
@@ -353,8 +359,8 @@ class Worker:
                     self._leave(group)
                 else:
                     statuses = reply if isinstance(reply, list) else [_status(reply)]
-                    for (job, verb, words, told), status in zip(group, statuses):
-                        self._note(job, verb, words, status, job in again)
+                    for (job, end, words, told), status in zip(group, statuses):
+                        self._note(job, end, words, status, job in again)
                         again.discard(job)
                         _tell(told)
             if unsent:
@@ -368,40 +374,43 @@ class Worker:
 
     def _leave(self, settlements):
         """The lease ends by itself, and the job comes back."""
-        for job, verb, _, told in settlements:
+        for job, end, _, told in settlements:
             self.report.lost += 1
-            self.log.warning("%s: %s was told to no server while its lease lasted", job.id, verb)
+            self.log.warning("%s: %s, which no server was told while the lease lasted", job.id, end)
             _tell(told)
 
-    def _note(self, job, verb, words, status, again):
-        if status == 2:
-            self.report.dead += 1
-            self.log.error("%s: dead: %s", job.id, _line(words[2]))
-        elif status == 1 or again and status in (0, -1):  # the settlement before was carried out
-            name = {"complete": "completed", "fail": "retried", "release": "released"}[verb]
-            setattr(self.report, name, getattr(self.report, name) + 1)
-            if verb == "fail":
-                self.log.info("%s: failed, to be tried again in %d ms: %s", job.id, words[0], _line(words[2]))
-        else:
+    def _note(self, job, end, words, status, again):
+        if status not in (1, 2) and not (again and status in (0, -1)):  # again: the settlement before was carried out
             self.report.lost += 1
             why = {0: "the job was removed", -2: "the job belongs to scripts"}.get(status, "the job is another worker's")
-            self.log.warning("%s: %s came to nothing: %s", job.id, verb, why)
+            return self.log.warning("%s: %s, which came to nothing: %s", job.id, end, why)
+        if end == "failed":
+            end = "died" if status == 2 or words[1] == 1 else "retried"
+            if end == "died":
+                self.log.error("%s: dead: %s", job.id, _line(words[2]))
+            else:
+                self.log.info("%s: failed, to be tried again in %d ms: %s", job.id, words[0], _line(words[2]))
+        setattr(self.report, end, getattr(self.report, end) + 1)
+
+
+_VERBS = {"completed": "EMQ.MCOMPLETE", "dropped": "EMQ.MCOMPLETE", "failed": "EMQ.MFAIL", "snoozed": "EMQ.RELEASE", "returned": "EMQ.RELEASE"}
 
 
 def _groups(settlements):
     """The commands that settle these, each with those that it settles."""
     groups, open = [], {}
     for s in settlements:
-        job, verb, words, _ = s
-        key = (verb, job.queue.base, words[1]) if verb == "fail" else (verb, job.queue.base)
-        if verb == "release":
-            groups.append((["EMQ.RELEASE", job.queue.base, _bytes(job.id), job.token, words[0]], [s]))
+        job, end, words, _ = s
+        verb, base = _VERBS[end], job.queue.base
+        if verb == "EMQ.RELEASE":
+            groups.append(([verb, base, _bytes(job.id), job.token, *words], [s]))
             continue
-        if key not in open or len(open[key][1]) == BATCH:
-            open[key] = (["EMQ.MFAIL", job.queue.base, words[1]] if verb == "fail" else ["EMQ.MCOMPLETE", job.queue.base], [])
-            groups.append(open[key])
-        command, group = open[key]
-        command += [_bytes(job.id), job.token] + ([words[0], words[2]] if verb == "fail" else [])
+        most = words[1:2]  # of MFAIL: one for the whole call
+        if (verb, base, most) not in open or len(open[verb, base, most][1]) == BATCH:
+            open[verb, base, most] = ([verb, base, *most], [])
+            groups.append(open[verb, base, most])
+        command, group = open[verb, base, most]
+        command += [_bytes(job.id), job.token, *words[:1], *words[2:]]
         group.append(s)
     return groups
 
