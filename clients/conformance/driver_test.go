@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,14 +87,15 @@ type driver struct {
 	n       int
 	answers map[int]object
 	events  []object
+	on      func(event object) // told of each event, instead of their being kept; the lock is held
 	log     strings.Builder
 	ended   bool
 }
 
 // start starts a driver, which ends with the test. The test shows what it logged if it fails.
-func (c client) start(t testing.TB) *driver {
+func (c client) start(t testing.TB, on func(event object)) *driver {
 	t.Helper()
-	d := &driver{t: t, name: c.name, cmd: exec.Command(c.argv[0], c.argv[1:]...), answers: map[int]object{}}
+	d := &driver{t: t, name: c.name, cmd: exec.Command(c.argv[0], c.argv[1:]...), answers: map[int]object{}, on: on}
 	d.cmd.Env = append(os.Environ(), c.env...)
 	var err error
 	d.in, err = d.cmd.StdinPipe()
@@ -157,12 +159,14 @@ func (d *driver) take(line string) {
 	}
 	if n, ok := said["n"].(float64); ok {
 		d.answers[int(n)] = said
+	} else if d.on != nil {
+		d.on(said)
 	} else {
 		d.events = append(d.events, said)
 	}
 }
 
-// send sends a request and returns its number, for answer.
+// send sends a request and returns its number, for answer. A driver that was killed does not get it.
 func (d *driver) send(request object) int {
 	d.t.Helper()
 	d.Lock()
@@ -170,35 +174,24 @@ func (d *driver) send(request object) int {
 	n := d.n
 	d.Unlock()
 	line := object{"n": n}
-	for word, value := range request {
-		line[word] = value
-	}
+	maps.Copy(line, request)
 	text, err := json.Marshal(line)
 	require.NoError(d.t, err)
-	_, err = d.in.Write(append(text, '\n'))
-	require.NoError(d.t, err, "%s: to the driver", d.name)
+	_, _ = d.in.Write(append(text, '\n'))
 	return n
 }
 
-// answer waits for the answer to a request: what came of it, or an error.
-func (d *driver) answer(n int) (ok any, failed object) {
+// answer waits for the answer to a request: what came of it, or an error. It is not told if the driver is gone.
+func (d *driver) answer(n int) (ok any, failed object, told bool) {
 	d.t.Helper()
 	var said object
 	d.wait(fmt.Sprintf("the answer to request %d", n), func() bool {
 		said = d.answers[n]
+		delete(d.answers, n)
 		return said != nil || d.ended
 	})
-	require.NotNil(d.t, said, "%s: the driver ended", d.name)
 	failed, _ = said["error"].(object)
-	return said["ok"], failed
-}
-
-// must asks what may not fail.
-func (d *driver) must(request object) any {
-	d.t.Helper()
-	ok, failed := d.answer(d.send(request))
-	require.Nil(d.t, failed, "%s: %v", d.name, request)
-	return ok
+	return said["ok"], failed, said != nil
 }
 
 // hear waits for the first event that is as wanted, and takes it out.

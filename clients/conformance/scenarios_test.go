@@ -107,7 +107,7 @@ func newStage(t testing.TB, topology string, c client) *stage {
 		t.Fatalf("no topology: %s", topology)
 	}
 	s.known["url"], s.known["address"] = "valkey://"+url, url
-	s.driver = c.start(t)
+	s.driver = c.start(t, nil)
 	return s
 }
 
@@ -177,7 +177,8 @@ func (s *stage) play(steps []step) {
 
 func (s *stage) check(what string, step step, n int) {
 	s.t.Helper()
-	ok, failed := s.driver.answer(n)
+	ok, failed, told := s.driver.answer(n)
+	require.True(s.t, told, "%s: the driver is gone", what)
 	if step.Error != "" {
 		require.NotNil(s.t, failed, "%s: no error, but %v", what, ok)
 		require.Empty(s.t, differs(step.Error, failed["class"]), "%s: %v", what, failed)
