@@ -99,7 +99,7 @@ func newStage(t testing.TB, topology string, c client) *stage {
 		s.other = store.Open(t, store.Pumped(append(store.Following(s.server.Addr()), "--emq.pump-interval-ms", "10")...))
 		s.other.Linked()
 		s.server.Online()
-		url = s.other.Addr() + "," + s.server.Addr() // the replica first, so that it must be passed over
+		url = s.other.Addr() + "?addr=" + s.server.Addr() // the replica first, so that it must be passed over
 		if topology == "sentinel" {
 			url = s.watch()
 		}
@@ -126,7 +126,7 @@ func (s *stage) watch() string {
 		return at >= 0 && list[at+1] == "1"
 	})
 	s.watchers = append(s.watchers, w)
-	return w.Addr() + "/0?sentinel=pair"
+	return w.Addr() + "/0?master_set=pair"
 }
 
 // primary is the port of the primary, as a Sentinel says.

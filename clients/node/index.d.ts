@@ -19,11 +19,11 @@ export interface RedisLike {
 export interface ClientOptions {
   /** The class Redis of either library; without it iovalkey is taken, or ioredis if that is not there. */
   library?: Library;
-  /** How long a call on a queue goes on trying while no server takes it; 15 s by default. */
+  /** How long a call on a queue goes on trying while no server takes it; 30 s by default. */
   patience?: number;
 }
 
-/** The servers of some queues: valkey://host:6379/0, several hosts, Sentinels (?sentinel=name), or a client whose settings are taken. */
+/** The servers of some queues: valkey://host:6379/0, with ?addr=host:port for each further one, and &master_set=name if they are Sentinels; or a client whose settings are taken. */
 export class Client {
   constructor(where: string | RedisLike, options?: ClientOptions);
   /** Ends the connection, so that the process can end. */
@@ -39,7 +39,7 @@ export interface QueueOptions<T> {
   codec?: Codec<T>;
   /** How long a job stays with its worker without a sign of life; 30 s by default. */
   lease?: number;
-  /** After so many failures a job is a dead letter; 10 by default. */
+  /** After so many failures a job is a dead letter; 25 by default. */
   failures?: number;
   backoff?: Backoff;
 }
@@ -130,7 +130,7 @@ export interface Report {
 
 export class Worker {
   constructor(client: Client | string | RedisLike, options?: {
-    /** How long running handlers have once the worker stops; 30 s by default. */
+    /** How long running handlers have once the worker stops; 20 s by default. */
     grace?: number;
     /** How long one claim waits in the server; 4 s by default. */
     block?: number;

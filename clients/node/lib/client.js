@@ -10,8 +10,8 @@ export const ANSWER = 10_000;
  * The servers of some queues: a URL, or a client of ioredis or iovalkey, whose settings are taken; its connection is not.
  *
  *   valkey://user:password@host:6379/0                redis:// is the same; valkeys:// and rediss:// with TLS
- *   valkey://host1:6379,host2:6379                    a primary and its replicas: whichever is the primary
- *   valkey://host1:26379,host2:26379/0?sentinel=name  the primary of that name, as these Sentinels say
+ *   valkey://host1:6379?addr=host2:6379               a primary and its replicas: whichever is the primary
+ *   valkey://host1:26379?addr=host2:26379&master_set=name     the primary of that name, as these Sentinels say
  *   unix:///path/to/socket?db=0
  *
  * `library` is the class Redis of either library; without it iovalkey is taken, or ioredis if that is not there.
@@ -21,7 +21,7 @@ export class Client {
   #at = 0;
   #link = null;
 
-  constructor(where, { library, patience = 15_000 } = {}) {
+  constructor(where, { library, patience = 30_000 } = {}) {
     this.patience = patience;
     this.library = library;
     if (typeof where === 'string') {
@@ -86,7 +86,7 @@ export class Client {
 function parse(url) {
   const parts = /^(valkeys?|rediss?|unix):\/\/(?:([^:@/]*)(?::([^@/]*))?@)?([^/?]*)([^?]*)(?:\?(.*))?$/.exec(url);
   if (!parts) throw new TypeError(`no URL of a server: ${url}`);
-  const [, scheme, user, password, hosts, path, query] = parts, options = new URLSearchParams(query), name = options.get('sentinel');
+  const [, scheme, user, password, hosts, path, query] = parts, options = new URLSearchParams(query), name = options.get('master_set');
   const settings = {
     db: Number(options.get('db') ?? (scheme === 'unix' ? 0 : path.slice(1) || 0)),
     ...user && { username: decodeURIComponent(user) }, ...password && { password: decodeURIComponent(password) },
@@ -94,7 +94,7 @@ function parse(url) {
   };
   if (!Number.isInteger(settings.db)) throw new TypeError(`no URL of a server: ${url}`);
   if (scheme === 'unix') return [{ ...settings, path: decodeURIComponent(path) }];
-  const servers = hosts.split(',').map(text => {
+  const servers = [hosts, ...options.getAll('addr')].map(text => {
     const [, host, port] = /^(\[.*\]|[^:]*)(?::(\d+))?$/.exec(text) ?? [];
     if (host === undefined) throw new TypeError(`no URL of a server: ${url}`);
     return { host: host.replace(/^\[|\]$/g, '') || '127.0.0.1', port: Number(port ?? (name ? 26379 : 6379)) };

@@ -35,7 +35,7 @@ export function exponential({ first = 1000, most = 3_600_000, factor = 2 } = {})
  * job is a dead letter after so many `failures`, and until then waits for as long as `backoff(job)` says.
  */
 export class Queue {
-  constructor(client, name, { codec = JSONs, lease = 30_000, failures = 10, backoff = exponential() } = {}) {
+  constructor(client, name, { codec = JSONs, lease = 30_000, failures = 25, backoff = exponential() } = {}) {
     if (!name || /[{}\0]/.test(name)) throw new TypeError(`no name of a queue: ${name}; it is not empty and has no braces and no NUL`);
     if (!Number.isInteger(failures) || failures < 1) throw new RangeError(`failures must be at least 1, not ${failures}`);
     this.client = client instanceof Client ? client : new Client(client);

@@ -38,7 +38,7 @@ export class Worker {
   #control;
   #report = { completed: 0, retried: 0, died: 0, snoozed: 0, dropped: 0, returned: 0, lost: 0 };
 
-  constructor(client, { grace = 30_000, block = 4000, signals = true, logger = console } = {}) {
+  constructor(client, { grace = 20_000, block = 4000, signals = true, logger = console } = {}) {
     this.client = client instanceof Client ? client : new Client(client);
     Object.assign(this, { grace: ms(grace), block: Math.max(1, ms(block)), signals, log: logger });
   }

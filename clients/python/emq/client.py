@@ -28,15 +28,15 @@ class Client:
     """The servers of some queues: a URL, or a client of redis-py whose settings are taken; its connections are not.
 
     valkey://user:password@host:6379/0       redis:// is the same; valkeys:// and rediss:// with TLS
-    valkey://host1:6379,host2:6379           a primary and its replicas: whichever is the primary
-    valkey://host1:26379,host2:26379/0?sentinel=name     the primary of that name, as these Sentinels say
+    valkey://host1:6379?addr=host2:6379      a primary and its replicas: whichever is the primary
+    valkey://host1:26379?addr=host2:26379&master_set=name     the primary of that name, as these Sentinels say
     unix:///path/to/socket?db=0
 
     `patience` is how many seconds a call on a queue goes on trying while no server takes it. One client may be used by all
     threads and event loops of a process.
     """
 
-    def __init__(self, where, *, patience=15.0):
+    def __init__(self, where, *, patience=30.0):
         self.patience = patience
         self.sentinel, self._asked = None, {}
         if isinstance(where, str):
@@ -47,24 +47,22 @@ class Client:
         self._idle, self._lock, self._pid = weakref.WeakKeyDictionary(), threading.Lock(), os.getpid()
 
     def _parse(self, url):
-        u = urlsplit(url)
-        query = {name: values[-1] for name, values in parse_qs(u.query).items()}
+        u, query = urlsplit(url), parse_qs(urlsplit(url).query)
         if u.scheme not in ("valkey", "valkeys", "redis", "rediss", "unix"):
             raise ValueError(f"no URL of a server: {url!r}")
-        self.settings = {"db": int(query.get("db", u.path.strip("/") or 0) if u.scheme != "unix" else query.get("db", 0))}
-        user, _, hosts = u.netloc.rpartition("@")
-        name, _, password = user.partition(":")
-        if name:
-            self.settings["username"] = unquote(name)
-        if password:
-            self.settings["password"] = unquote(password)
+        db = query.get("db", [u.path.strip("/") if u.scheme != "unix" else ""])[-1]
+        self.settings = {"db": int(db or 0)}
+        if u.username:
+            self.settings["username"] = unquote(u.username)
+        if u.password:
+            self.settings["password"] = unquote(u.password)
         self.kind = {"unix": "unix", "valkeys": "tls", "rediss": "tls"}.get(u.scheme, "tcp")
-        self.sentinel = query.get("sentinel")
+        self.sentinel = query.get("master_set", [None])[-1]
         if self.kind == "unix":
             self.servers = [{"path": unquote(u.path)}]
         else:
-            one = [urlsplit("//" + host) for host in hosts.split(",")]
-            self.servers = [{"host": h.hostname or "127.0.0.1", "port": h.port or (26379 if self.sentinel else 6379)} for h in one]
+            hosts = [u, *(urlsplit("//" + addr) for addr in query.get("addr", []))]
+            self.servers = [{"host": h.hostname or "127.0.0.1", "port": h.port or (26379 if self.sentinel else 6379)} for h in hosts]
 
     def _borrow(self, pool):
         given = pool.connection_kwargs

@@ -79,7 +79,7 @@ class Queue:
     and until then waits for as long as `backoff(job)` says.
     """
 
-    def __init__(self, client, name, *, codec=JSON, lease=30.0, failures=10, backoff=None):
+    def __init__(self, client, name, *, codec=JSON, lease=30.0, failures=25, backoff=None):
         self.name = name if isinstance(name, bytes) else name.encode()
         if not self.name or any(c in self.name for c in b"{}\0"):
             raise ValueError(f"no name of a queue: {name!r}; it is not empty and has no braces and no NUL")

@@ -89,7 +89,7 @@ class Worker:
     look at `job.check()`. If it returns, the job is done; if it raises, the job failed, unless it raises Dead, RetryIn, Snooze or Drop.
     """
 
-    def __init__(self, client, *, grace=30.0, block=4.0, signals=True, logger=None):
+    def __init__(self, client, *, grace=20.0, block=4.0, signals=True, logger=None):
         self.client = client if isinstance(client, Client) else Client(client)
         self.grace, self.block_ms, self.signals = grace, max(1, ms(block)), signals
         self.log = logger or logging.getLogger("emq")
