@@ -26,9 +26,10 @@ type object = map[string]any
 
 // client is a package with a library below it, and how its driver is started.
 type client struct {
-	name string
-	env  []string
-	argv []string
+	name  string
+	env   []string
+	argv  []string
+	lacks map[string]string // why it can't play some scenarios, by their names
 }
 
 // clients are those that the suite tries. build/clients.sh installs what they need.
@@ -42,13 +43,45 @@ func clients(t testing.TB) (all []client) {
 	for _, side := range []string{"threads", "asyncio"} {
 		argv := []string{"/usr/bin/python3", at("drivers/driver.py"), side}
 		all = append(all,
-			client{"redis-py 4, " + side, []string{"PYTHONPATH=" + at("../python")}, argv},
-			client{"redis-py 6, " + side, []string{"PYTHONPATH=" + at("../python") + ":" + at("../../build/clients/python")}, argv})
+			client{"redis-py 4, " + side, []string{"PYTHONPATH=" + at("../python")}, argv, nil},
+			client{"redis-py 6, " + side, []string{"PYTHONPATH=" + at("../python") + ":" + at("../../build/clients/python")}, argv, nil})
 	}
 	for _, library := range []string{"iovalkey", "ioredis"} {
-		all = append(all, client{library, nil, []string{"node", at("drivers/driver.mjs"), library}})
+		all = append(all, client{library, nil, []string{"node", at("drivers/driver.mjs"), library}, nil})
+	}
+	if _, err := os.Stat("../go/go.mod"); err == nil {
+		all = append(all, client{"valkey-go", nil, []string{goDriver()}, map[string]string{
+			"a failover":                      "valkey-go takes a replica for the server; Sentinels name the primary",
+			"a delay that is none":            "the package takes it as 0",
+			"text that is no UTF-8":           "encoding/json puts another character in the place of such bytes",
+			"a handler that does not end":     "the package waits for it",
+			"a fence that comes up meanwhile": "a worker that has claimed once goes on trying",
+			"rights that are taken away":      "the same",
+		}})
 	}
 	return all
+}
+
+// goDriver builds the driver of the Go package, once; what is returned may not be there.
+var goDriver = sync.OnceValue(func() string {
+	path := filepath.Join(scratch, "driver")
+	if out, err := exec.Command("go", "build", "-C", "drivers/go", "-o", path, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %s", err, out)
+	}
+	return path
+})
+
+// scratch is a folder for as long as the tests run.
+var scratch string
+
+func TestMain(m *testing.M) {
+	var err error
+	if scratch, err = os.MkdirTemp("", "emq"); err != nil {
+		panic(err)
+	}
+	status := m.Run()
+	_ = os.RemoveAll(scratch)
+	os.Exit(status)
 }
 
 // need skips the test if a client is not here. With EMQ_CLIENTS=all that is a failure.

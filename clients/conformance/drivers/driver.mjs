@@ -64,7 +64,6 @@ const deeds = {
   },
   stop: () => worker.stop(),
   finish({ id, how }) { ends.set(id, how); },
-  mint: ({ count }) => Array.from({ length: count }, emq.ids.mint),
   check: ({ id }) => { emq.ids.check(id); },
   version() {
     const entry = require.resolve(library), root = 'node_modules/' + library;

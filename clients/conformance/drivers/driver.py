@@ -153,9 +153,6 @@ class Driver:
     def finish(self, id, how):
         waiting.finish(id, how)
 
-    def mint(self, count):
-        return [emq.ids.mint() for _ in range(count)]
-
     def check(self, id):
         emq.ids.check(id)
 
