@@ -157,3 +157,24 @@ func (r *process) stop(t *testing.T) {
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, r.cmd.Wait(), "%s", r)
 }
+
+// The types of the Node package are right, as a program that uses them sees it.
+func TestTypes(t *testing.T) {
+	c := client{name: "ioredis", argv: []string{"node", "../node/node_modules/typescript/bin/tsc", "--version"}}
+	c.need(t)
+	p := newProject(t, c, nil)
+	modules := filepath.Join(p.dir, "node_modules")
+	node, err := filepath.Abs("../node")
+	require.NoError(t, err)
+	for from, to := range map[string]string{"index.d.ts": "node_modules/emq/index.d.ts", "types.ts": "types.ts"} {
+		text, err := os.ReadFile(filepath.Join(node, from))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(p.dir, to), text, 0o600))
+	}
+	require.NoError(t, os.Symlink(filepath.Join(node, "node_modules", "@types"), filepath.Join(modules, "@types")))
+	require.NoError(t, os.WriteFile(filepath.Join(p.dir, "package.json"), []byte(`{"type": "module"}`), 0o600))
+	cmd := p.command(filepath.Join(node, "node_modules/typescript/bin/tsc"))
+	cmd.Args = append(cmd.Args, "--noEmit", "--strict", "--skipLibCheck", "--module", "nodenext", "--target", "es2022", "--preserveSymlinks", "types.ts")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}

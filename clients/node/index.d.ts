@@ -12,7 +12,7 @@ export const Bytes: Codec<Uint8Array>;
 /** The class Redis of ioredis or iovalkey, and an instance of it. */
 export type Library = new (options: any) => RedisLike;
 export interface RedisLike {
-  options: object;
+  duplicate(override?: any): RedisLike;
   callBuffer(command: string, ...words: any[]): Promise<any>;
 }
 

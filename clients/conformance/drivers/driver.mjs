@@ -44,8 +44,9 @@ const log = { info: text => process.stderr.write(`INFO ${text}\n`), warn: text =
 let client, queue, worker;
 
 const deeds = {
-  open({ url, queue: name, codec = 'json', lease = 30000, failures = 3, backoff, patience = 15000 }) {
-    client = new emq.Client(url, { library: Redis, patience });
+  open({ url, queue: name, codec = 'json', lease = 30000, failures = 3, backoff, patience = 15000, borrow }) {
+    const where = borrow ? new Redis(url.replace('valkey:', 'redis:'), { lazyConnect: true, keyPrefix: 'app:' }) : url;
+    client = new emq.Client(where, { library: Redis, patience });
     queue = new emq.Queue(client, name, { codec: { json: emq.JSON, bytes: emq.Bytes }[codec], lease, failures, ...backoff !== undefined && { backoff: () => backoff } });
   },
   enqueue: words => queue.enqueue(given(words), { id: words.id, delay: words.in, at: words.at }),

@@ -8,6 +8,7 @@ import sys
 import threading
 
 import redis
+import redis.asyncio
 
 import emq
 
@@ -99,7 +100,10 @@ async def ahandler(job):
 
 
 class Driver:
-    def open(self, url, queue, codec="json", lease=30000, failures=3, backoff=None, patience=15000):
+    def open(self, url, queue, codec="json", lease=30000, failures=3, backoff=None, patience=15000, borrow=False):
+        if borrow:
+            library = redis if side == "threads" else redis.asyncio
+            url = library.Redis.from_url(url.replace("valkey:", "redis:"), decode_responses=True)
         self.client = emq.Client(url, patience=seconds(patience))
         self.queue = Queue(self.client, queue, codec={"json": emq.JSON, "bytes": emq.Bytes}[codec], lease=seconds(lease), failures=failures,
                            backoff=None if backoff is None else lambda job: seconds(backoff))
@@ -144,11 +148,13 @@ class Driver:
         try:
             report = await (asyncio.to_thread(self.worker.run) if side == "threads" else self.worker.run())
             say(event="stopped", report=vars(report))
+        except asyncio.CancelledError:
+            say(event="stopped", report=vars(self.worker.report))
         except Exception as e:
             say(event="stopped", error=failed(e))
 
     def stop(self):
-        self.worker.stop()
+        self.worker.stop() if side == "threads" else self.running.cancel()
 
     def finish(self, id, how):
         waiting.finish(id, how)

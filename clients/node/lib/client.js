@@ -20,6 +20,7 @@ export const ANSWER = 10_000;
 export class Client {
   #at = 0;
   #link = null;
+  #make = null; // a client of the library, from its settings
 
   constructor(where, { library, patience = 30_000 } = {}) {
     this.patience = patience;
@@ -27,15 +28,18 @@ export class Client {
     if (typeof where === 'string') {
       this.servers = parse(where);
     } else {
-      this.library = where.constructor;
-      this.servers = [where.options];
+      this.servers = [{}];
+      this.#make = settings => where.duplicate(settings);
     }
   }
 
   /** A client of the library for the server to try now, not yet connected. */
   async redis() {
-    this.library ??= (await import('iovalkey').catch(() => import('ioredis'))).default;
-    return new this.library({
+    if (!this.#make) {
+      const Redis = this.library ?? (await import('iovalkey').catch(() => import('ioredis'))).default;
+      this.#make = settings => new Redis(settings);
+    }
+    return this.#make({
       ...this.servers[this.#at % this.servers.length],
       lazyConnect: true, retryStrategy: null, sentinelRetryStrategy: null, reconnectOnError: null, maxRetriesPerRequest: null,
       enableReadyCheck: false, enableOfflineQueue: true, enableAutoPipelining: false, keyPrefix: '', stringNumbers: false,

@@ -134,8 +134,10 @@ export class Worker {
     const claim = one(link, ['EMQ.BCLAIM', h.queue.lease, this.block, h.queue.base], this.block + ANSWER).finally(() => { done = true; });
     await unless(stopped, claim);
     while (!done) {
-      // Without the right to know its id, and to unblock, the claim's own time ends it.
-      if (link.id !== null) await this.#control.call([['CLIENT', 'UNBLOCK', link.id]]).catch(() => {});
+      if (link.id !== null) { // without the right to know it, or to unblock, the claim's own time ends it
+        const [said] = await this.#control.call([['CLIENT', 'UNBLOCK', link.id]]).catch(e => [e]);
+        if (said instanceof Refused) link.id = null;
+      }
       await Promise.race([claim, sleep(50)]); // again: it may not have begun to wait
     }
     return claim;

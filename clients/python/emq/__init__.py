@@ -1,8 +1,9 @@
 """Queues and workers on EMQ, the job queue inside Valkey. `emq.aio` has the same for asyncio."""
 import asyncio
+import functools
 
 from . import aio, ids
-from .client import Blocking, Client
+from .client import Blocking, Client, in_one_step
 from .errors import (Cancelled, Dead, Drop, Error, Fence, Full, LeaseLost, Refused, RetryIn, Snooze, Stale, Stopping, TimedOut,
                      Unreachable)
 from .queue import JSON, Bytes, Listed, Receipt, Sum, exponential
@@ -17,19 +18,15 @@ class Queue(aio.Queue):
     side = Blocking
 
 
-def _in_one_step(method):
-    # On the side of threads a coroutine never waits for an event loop: its first step is its last.
+def _blocking(method):
+    @functools.wraps(method)
     def call(*args, **options):
-        try:
-            method(*args, **options).send(None)
-        except StopIteration as end:
-            return end.value
-    call.__name__, call.__doc__ = method.__name__, method.__doc__
+        return in_one_step(method(*args, **options))
     return call
 
 
 for _name in ("enqueue", "enqueue_many", "jobs", "stats", "requeue", "remove", "pause", "resume", "limit"):
-    setattr(Queue, _name, _in_one_step(getattr(aio.Queue, _name)))
+    setattr(Queue, _name, _blocking(getattr(aio.Queue, _name)))
 
 
 class Worker(aio.Worker):

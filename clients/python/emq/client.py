@@ -139,6 +139,13 @@ class Client:
         while idle:
             await idle.pop().close()
 
+    def close(self):
+        """Closes the idle connections of all threads; `aclose` those of the running event loop. They are made anew when they are needed."""
+        in_one_step(self._drop(Blocking))
+
+    async def aclose(self):
+        await self._drop(Looping)
+
 
 class Lost(Exception):
     """A connection failed. `sent`: the commands may have been carried out."""
@@ -242,16 +249,25 @@ def refusal(e):
     if not isinstance(e, redis.ResponseError):
         return None
     word = str(e).split(" ", 1)[0]
-    return Refused.of(word if word.isupper() and word.isalnum() else "ERR", str(e))
+    return Refused.of(word if word.startswith("EMQ") or word in _CLASSES else "ERR", str(e))
 
 
+_CLASSES = {"WRONGTYPE", "MISCONF", "NOREPLICAS", "UNBLOCKED", "BUSY", "OOM", "WRONGPASS", "NOAUTH", "MASTERDOWN", "TRYAGAIN"}
 _CODES = [(getattr(redis.exceptions, name), code) for name, code in (
     ("AuthenticationError", "NOAUTH"), ("NoPermissionError", "NOPERM"), ("ReadOnlyError", "READONLY"), ("BusyLoadingError", "LOADING"),
     ("OutOfMemoryError", "OOM"), ("TryAgainError", "TRYAGAIN"), ("MasterDownError", "MASTERDOWN")) if hasattr(redis.exceptions, name)]
 
 
+def in_one_step(coroutine):
+    """Runs a coroutine of the side of threads, which never waits for an event loop: its first step is its last."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+
+
 class Blocking:
-    """The side of threads: its coroutines never wait for an event loop, so that one step runs them to their end."""
+    """The side of threads."""
 
     kinds = {"tcp": redis.connection.Connection, "tls": redis.connection.SSLConnection, "unix": redis.connection.UnixDomainSocketConnection}
     retry, answer = Retry, ANSWER

@@ -118,8 +118,18 @@ class Worker:
                 pass
 
     async def run(self):
-        """Works until it is stopped, and returns a Report; raises what the server refuses for good, such as Fence or missing rights."""
-        self._loop, self._stopping, self.report = asyncio.get_running_loop(), asyncio.Event(), Report()
+        """Works until it is stopped, and returns a Report; raises what the server refuses for good, such as Fence or missing rights. Where it is
+        cancelled it stops as well: a claim that waits is not left alone with what it may be granted."""
+        running = asyncio.ensure_future(self._run())
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self.stop()
+            await running
+            raise
+
+    async def _run(self):
+        self._loop, self._stopping, self._fatal, self.report = asyncio.get_running_loop(), asyncio.Event(), None, Report()
         if self._asked_to_stop:
             self._stopping.set()
         self._control = Link(self.client, Looping)
@@ -153,8 +163,11 @@ class Worker:
     def _catch_signals(self):
         if not self.signals or threading.current_thread() is not threading.main_thread():
             return []
-        for signum in (signal.SIGINT, signal.SIGTERM):
-            self._loop.add_signal_handler(signum, self._stopping.set)
+        try:
+            for signum in (signal.SIGINT, signal.SIGTERM):
+                self._loop.add_signal_handler(signum, self._stopping.set)
+        except NotImplementedError:  # on Windows
+            return []
         return [signal.SIGINT, signal.SIGTERM]
 
     async def _guard(self, coroutine):
@@ -211,9 +224,11 @@ class Worker:
         claim = asyncio.create_task(_one(link, ("EMQ.BCLAIM", h.queue.lease_ms, self.block_ms, h.queue.base), self.block_ms / 1000 + ANSWER))
         await asyncio.wait({claim, stopped}, return_when=asyncio.FIRST_COMPLETED)
         while not claim.done():
-            if link.id is not None:  # without the right to know it, and to unblock, the claim's own time ends it
+            if link.id is not None:  # without the right to know it, or to unblock, the claim's own time ends it
                 try:
-                    await self._control.call([("CLIENT", "UNBLOCK", link.id)])
+                    [said] = await self._control.call([("CLIENT", "UNBLOCK", link.id)])
+                    if isinstance(said, Refused):
+                        link.id = None
                 except Lost:
                     pass
             await asyncio.wait({claim}, timeout=0.05)  # again: it may not have begun to wait
