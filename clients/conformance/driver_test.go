@@ -56,6 +56,7 @@ func clients(t testing.TB) (all []client) {
 			"text that is no UTF-8":           "encoding/json puts another character in the place of such bytes",
 			"a handler that does not end":     "the package waits for it",
 			"a fence that comes up meanwhile": "a worker that has claimed once goes on trying",
+			"a database that is none":         "valkey-go takes the class ERR away, and the package tells DB",
 			"the settings of another client":  "the package takes the client itself",
 			"rights that are taken away":      "the same",
 		}})

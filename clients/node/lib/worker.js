@@ -165,7 +165,7 @@ export class Worker {
     try {
       job.value = h.queue.codec.decode(job.payload);
     } catch (e) {
-      await this.#settle(job, 'failed', 0, 1, `the payload does not decode: ${e}`);
+      await this.#settle(job, 'failed', 0, 1, cut(`the payload does not decode: ${e}`));
       return this.#free(h);
     }
     let end = null; // once the handler has ended
@@ -186,7 +186,7 @@ export class Worker {
       settlement = ['failed', 1000, job.queue.failures, reason(e)];
     }
     if (settlement) await this.#settle(job, ...settlement);
-    else this.#report.lost++;
+    else this.#lose(job, `lost: ${job.signal.reason.message}`);
     if (end?.error instanceof Drop) this.log.warn(`${job.id}: dropped: ${end.error.message}`);
     this.#hand.delete(job);
     if (!end) this.log.warn(`${job.id}: the handler goes on though it was told to end: ${job.signal.reason.message}`);
@@ -293,16 +293,19 @@ export class Worker {
   /** The lease ends by itself, and the job comes back. */
   #leave(settlements) {
     for (const { job, end, told } of settlements) {
-      this.#report.lost++;
-      this.log.warn(`${job.id}: ${end}, which no server was told while the lease lasted`);
+      this.#lose(job, `${end}, which no server was told while the lease lasted`);
       told();
     }
   }
 
+  #lose(job, how) {
+    this.#report.lost++;
+    this.log.warn(`${job.id}: ${how}`);
+  }
+
   #note({ job, end, words }, status, again) {
     if (status !== 1 && status !== 2 && !(again && status !== -2)) { // again: the settlement before was carried out
-      this.#report.lost++;
-      return this.log.warn(`${job.id}: ${end}, which came to nothing: ${why(status)}`);
+      return this.#lose(job, `${end}, which came to nothing: ${why(status)}`);
     }
     if (end === 'failed') {
       end = status === 2 || words[1] === 1 ? 'died' : 'retried';
@@ -369,9 +372,10 @@ const line = reason => String(reason).trim().split('\n')[0];
 /** The last error of a job: for errors of the handler's own with the stack. */
 function reason(error) {
   const own = error instanceof Dead || error instanceof RetryIn || error instanceof Cancelled;
-  const text = Buffer.from(String(own && error.message || error?.stack || error));
-  return text.length <= REASON ? text : text.subarray(0, REASON);
+  return cut(String(own && error.message || error?.stack || error));
 }
+
+const cut = text => Buffer.from(text).subarray(0, REASON);
 
 /** Resolves with the promise, or once the signal is aborted, and leaves nothing behind on the signal. */
 function unless(signal, promise) {

@@ -65,8 +65,6 @@ class _Handle:
     """One queue's handler and its slots."""
 
     def __init__(self, queue, call, concurrency, timeout):
-        if concurrency < 1:
-            raise ValueError(f"concurrency must be at least 1, not {concurrency!r}")
         self.queue, self.call, self.free, self.timeout = queue, call, concurrency, timeout
         self.freed = asyncio.Event()
         self.threads = None if inspect.iscoroutinefunction(call) else _Threads(concurrency)
@@ -106,6 +104,8 @@ class Worker:
 
     def handle(self, queue, call, *, concurrency=10, timeout=None):
         """Has so many jobs of the queue at most worked on at a time, each at most `timeout` seconds."""
+        if not isinstance(concurrency, int) or concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, not {concurrency!r}")
         self._handles.append((queue, call, concurrency, timeout))
 
     def stop(self):
@@ -253,7 +253,7 @@ class Worker:
         try:
             job.value = h.queue.codec.decode(job.payload)
         except Exception as e:
-            await self._settle(job, "failed", 0, 1, f"the payload does not decode: {e!r}")
+            await self._settle(job, "failed", 0, 1, _cut(f"the payload does not decode: {type(e).__name__}: {e}"))
             return h.release()
         running = h.start(job)
         await asyncio.wait({running, job._over}, timeout=h.timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -271,6 +271,7 @@ class Worker:
             await self._settle(job, *end)
         else:
             self.report.lost += 1
+            self.log.warning("%s: lost: %s", job.id, job.cancelled)
         self._hand.discard(job)
         if running.done():
             h.release()
@@ -453,6 +454,10 @@ def _reason(error):
     """The last error of a job: for errors of the handler's own with the end of the stack."""
     text = str(error) if isinstance(error, (Dead, RetryIn, Cancelled)) and str(error) else "".join(traceback.format_exception(
         type(error), error, error.__traceback__ and (error.__traceback__.tb_next or error.__traceback__)))
+    return _cut(text)
+
+
+def _cut(text):
     text = text.encode(errors="replace")
     return text if len(text) <= REASON else text[:REASON // 4] + b" ... " + text[-(REASON - REASON // 4 - 5):]
 
