@@ -57,6 +57,7 @@ func clients(t testing.TB) (all []client) {
 			"a handler that does not end":     "the package waits for it",
 			"a fence that comes up meanwhile": "a worker that has claimed once goes on trying",
 			"a database that is none":         "valkey-go takes the class ERR away, and the package tells DB",
+			"TLS":                             "the package takes the client itself",
 			"the settings of another client":  "the package takes the client itself",
 			"rights that are taken away":      "the same",
 		}})

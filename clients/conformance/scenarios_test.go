@@ -3,16 +3,26 @@
 package conformance
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"maps"
+	"math/big"
+	"net"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,7 +37,7 @@ const queue = wire.Queue("mail")
 // scenario is one entry of scenarios.json.
 type scenario struct {
 	Name     string
-	Topology string // "" is one server; "pair" a primary and its replica; "sentinel" a pair that a Sentinel watches
+	Topology string // "" is one server; "tls" one with a certificate; "pair" a primary and its replica; "sentinel" a pair that a Sentinel watches
 	Open     object // settings of the queue, beside the server and its name
 	Steps    []step
 }
@@ -91,9 +101,17 @@ type stage struct {
 func newStage(t testing.TB, topology string, c client) *stage {
 	t.Helper()
 	s := &stage{t: t, asked: map[string]int{}, known: map[string]any{}}
-	s.server = store.Open(t, store.Pumped("--emq.pump-interval-ms", "10", "--appendonly", "yes", "--appendfsync", "always"))
+	settings := []string{"--emq.pump-interval-ms", "10", "--appendonly", "yes", "--appendfsync", "always"}
+	url, tls := "", ""
+	if topology == "tls" {
+		ca, key := certificate(t)
+		tls = freeAddress(t)
+		_, port, _ := net.SplitHostPort(tls)
+		settings = append(settings, "--tls-port", port, "--tls-cert-file", ca, "--tls-key-file", key, "--tls-ca-cert-file", ca, "--tls-auth-clients", "no")
+		s.known["ca"] = ca
+	}
+	s.server = store.Open(t, store.Pumped(settings...))
 	s.conn = s.server.Conn()
-	url := ""
 	switch topology {
 	case "":
 		s.link = link.New(t, s.server.Addr())
@@ -106,12 +124,47 @@ func newStage(t testing.TB, topology string, c client) *stage {
 		if topology == "sentinel" {
 			url = s.watch()
 		}
+	case "tls":
+		url = tls
 	default:
 		t.Fatalf("no topology: %s", topology)
 	}
 	s.known["url"], s.known["address"] = "valkey://"+url, url
+	if tls != "" {
+		s.known["url"] = "valkeys://" + url
+	}
 	s.driver = c.start(t, nil)
 	return s
+}
+
+// freeAddress is one at which nobody listened a moment ago.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// certificate writes the files of a certificate for this machine that vouches for itself, and of its key.
+func certificate(t testing.TB) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	who := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "emq"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	signed, err := x509.CreateCertificate(rand.Reader, who, who, private.Public(), private)
+	require.NoError(t, err)
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	write := func(kind string, bytes []byte) string {
+		path := filepath.Join(t.TempDir(), strings.ReplaceAll(kind, " ", "-")+".pem")
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600))
+		return path
+	}
+	return write("CERTIFICATE", signed), write("PRIVATE KEY", encoded)
 }
 
 // watch starts a Sentinel for the pair, and returns the rest of the URL.

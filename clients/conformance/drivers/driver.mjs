@@ -44,8 +44,8 @@ const log = { info: text => process.stderr.write(`INFO ${text}\n`), warn: text =
 let client, queue, worker;
 
 const deeds = {
-  open({ url, queue: name, codec = 'json', lease = 30000, failures = 3, backoff, patience = 15000, borrow }) {
-    const where = borrow ? new Redis(url.replace('valkey:', 'redis:'), { lazyConnect: true, keyPrefix: 'app:' }) : url;
+  open({ url, queue: name, codec = 'json', lease = 30000, failures = 3, backoff, patience = 15000, borrow, ca }) {
+    const where = borrow ? new Redis(url.replace('valkey', 'redis'), { lazyConnect: true, keyPrefix: 'app:', ...ca && { tls: { ca: readFileSync(ca) } } }) : url;
     client = new emq.Client(where, { library: Redis, patience });
     queue = new emq.Queue(client, name, { codec: { json: emq.JSON, bytes: emq.Bytes }[codec], lease, failures, ...backoff !== undefined && { backoff: () => backoff } });
   },

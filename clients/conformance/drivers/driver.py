@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import threading
+from urllib.parse import urlsplit
 
 import redis
 import redis.asyncio
@@ -100,10 +101,12 @@ async def ahandler(job):
 
 
 class Driver:
-    def open(self, url, queue, codec="json", lease=30000, failures=3, backoff=None, patience=15000, borrow=False):
+    def open(self, url, queue, codec="json", lease=30000, failures=3, backoff=None, patience=15000, borrow=False, ca=None):
         if borrow:
             library = redis if side == "threads" else redis.asyncio
-            url = library.Redis.from_url(url.replace("valkey:", "redis:"), decode_responses=True)
+            at = urlsplit(url)
+            url = library.Redis(host=at.hostname, port=at.port, db=int(at.path[1:] or 0), username=at.username, password=at.password,
+                                ssl=ca is not None, ssl_ca_certs=ca, decode_responses=True)
         self.client = emq.Client(url, patience=seconds(patience))
         self.queue = Queue(self.client, queue, codec={"json": emq.JSON, "bytes": emq.Bytes}[codec], lease=seconds(lease), failures=failures,
                            backoff=None if backoff is None else lambda job: seconds(backoff))

@@ -66,14 +66,13 @@ class Client:
 
     def _borrow(self, pool):
         given = pool.connection_kwargs
-        self.settings = {name: value for name, value in given.items()
-                         if name in _KEPT or name.startswith("ssl_") and "ocsp" not in name}
+        self.settings = _kept(given)
         self.kind = "unix" if "path" in given else "tls" if "SSL" in pool.connection_class.__name__ else "tcp"
         self.sentinel = getattr(pool, "service_name", None)
         if self.sentinel:
             asked = [s.connection_pool.connection_kwargs for s in pool.sentinel_manager.sentinels]
             self.servers = [{"host": a["host"], "port": a["port"]} for a in asked]
-            self._asked = {name: value for name, value in asked[0].items() if name in _KEPT - {"db"} or name.startswith("ssl_")}
+            self._asked = {name: value for name, value in _kept(asked[0]).items() if name != "db"}
         elif self.kind == "unix":
             self.servers = [{"path": given["path"]}]
         else:
@@ -145,6 +144,12 @@ class Client:
 
     async def aclose(self):
         await self._drop(Looping)
+
+
+def _kept(given):
+    # What is not set is left out: the two sides do not know the same names.
+    return {name: value for name, value in given.items()
+            if value is not None and (name in _KEPT or name.startswith("ssl_") and "ocsp" not in name)}
 
 
 class Lost(Exception):
