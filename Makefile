@@ -118,7 +118,7 @@ fuzz: ## each fuzz target of the pure packages; FUZZ_TIME=1h for longer than two
 # EMQ_CLIENTS=all: a client that is not here is a failure.
 test-clients: build ## other people's clients, and ours on them, of which `make test` tries those that are here; as root, since it installs them
 	@build/clients.sh
-	@$(with_server) EMQ_CLIENTS=all go test -count=1 ./test/clients ./clients/conformance $(ARGS)
+	@$(with_server) EMQ_CLIENTS=all go test -count=1 -timeout 40m ./test/clients ./clients/conformance $(ARGS)
 
 golden: build ## write the golden file anew from what the server answers
 	@$(with_server) go test -count=1 ./test/ -run Golden -update

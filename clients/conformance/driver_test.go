@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -78,6 +79,8 @@ var goDriver = sync.OnceValue(func() string {
 var scratch string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "4") // a scenario waits more than it works
 	var err error
 	if scratch, err = os.MkdirTemp("", "emq"); err != nil {
 		panic(err)
