@@ -88,7 +88,7 @@ test-unit: ## vet, the tests of the pure packages, also under the race detector,
 	CGO_ENABLED=1 go test -count=1 -race $(pure)
 
 test-server: build build/stub build/emq-asan.so ## the suites against a real server; ARGS='-run Claim -v' for a part
-	@$(with_server) go test -count=1 -timeout 40m ./test/... $(ARGS)
+	@$(with_server) go test -count=1 -timeout 40m ./test/... ./clients/conformance $(ARGS)
 
 test-arm64: build/arm64/emq.so ## the tests of the pure packages, and the golden file against an arm64 server, under qemu
 	@build/test-arm64.sh
@@ -106,7 +106,7 @@ releases: build build/stub build/emq-asan.so ## of the suites what differs betwe
 proof: test-unit build build/stub build/emq-asan.so ## all suites in their long forms, fuzzing, and what each fault cost; EMQ_SEED=n for the same dice
 	@export EMQ_PROOF=1 EMQ_SEED="$${EMQ_SEED:-$$(date +%s)}" EMQ_TABLE="$(CURDIR)/build/proof.table"; \
 	echo "EMQ_SEED=$$EMQ_SEED"; : >"$$EMQ_TABLE"; \
-	$(with_server) go test -count=1 -p 1 -timeout 40m ./test/... $(ARGS); status=$$?; \
+	$(with_server) go test -count=1 -p 1 -timeout 40m ./test/... ./clients/conformance $(ARGS); status=$$?; \
 	$(MAKE) --no-print-directory fuzz || status=$$?; \
 	awk -F '|' '{ printf "%-38s", $$1; for (i = 2; i <= NF; i++) printf " %10s", $$i; print "" }' "$$EMQ_TABLE"; exit $$status
 
@@ -118,9 +118,9 @@ fuzz: ## each fuzz target of the pure packages; FUZZ_TIME=1h for longer than two
 	done
 
 # EMQ_CLIENTS=all: a client that is not here is a failure.
-test-clients: build ## other people's clients, of which `make test` tries those that are here; as root, since it installs them
+test-clients: build ## other people's clients, and ours on them, of which `make test` tries those that are here; as root, since it installs them
 	@build/clients.sh
-	@$(with_server) EMQ_CLIENTS=all go test -count=1 ./test/clients $(ARGS)
+	@$(with_server) EMQ_CLIENTS=all go test -count=1 -timeout 40m ./test/clients ./clients/conformance $(ARGS)
 
 # The build uses the profile as it lies there; -trimpath keeps it free of paths.
 pgo: ## module/default.pgo anew, the profile of decisions that the build is optimised by
