@@ -109,6 +109,15 @@ func (q Queue) Move(id, from, to string) [][]string {
 	}
 }
 
+// BClaim waits for a job of several queues, the first first; timeout 0 is for ever.
+func BClaim(lease, timeout int64, queues ...Queue) []string {
+	args := []string{"EMQ.BCLAIM", strconv.FormatInt(lease, 10), strconv.FormatInt(timeout, 10)}
+	for _, q := range queues {
+		args = append(args, q.Base())
+	}
+	return args
+}
+
 // With returns a copy of a command with one word replaced; 0 is the verb itself.
 func With(args []string, at int, word string) []string {
 	changed := slices.Clone(args)
