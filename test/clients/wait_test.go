@@ -1,7 +1,9 @@
 package clients
 
 import (
+	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -197,6 +199,24 @@ func (p program) givenUp(t *testing.T, deed deed) string {
 		return "swallowed"
 	}
 	return "stays pending"
+}
+
+// A user may stop its own workers with the rights that the page names.
+func TestRightsToStop(t *testing.T) {
+	page, err := os.ReadFile("../../docs/protocol.md")
+	require.NoError(t, err)
+	rights := regexp.MustCompile("It takes the rights `([^`]+)`").FindStringSubmatch(string(page))
+	require.NotNil(t, rights)
+	s, c := serve(t, "")
+	c.Must("ACL SETUSER worker on >" + secret + " +@emq " + rights[1] + " ~emq:{mail}:*")
+	worker, other := s.Conn(), s.Conn()
+	worker.Must("AUTH worker " + secret)
+	other.Must("AUTH worker " + secret)
+	id := wire.Value(worker.Do("CLIENT", "ID")).(int64)
+	worker.Send(wire.BClaim(lease, 0, mail))
+	store.WaitFor(t, "the claim to wait", func() bool { return c.Info("emq_waiting_clients") == "1" })
+	require.Equal(t, wire.Integer(1), other.Do("CLIENT", "UNBLOCK", strconv.FormatInt(id, 10)))
+	require.Equal(t, wire.Array(), worker.Receive())
 }
 
 // stopped has a client wait, and ends that from another connection.
