@@ -10,7 +10,7 @@ FUZZ_TIME ?= 2m
 
 pure    := ./commands/... ./fence/... ./lease/...
 sources := $(filter-out %_test.go,$(wildcard $(addsuffix /*.go,module commands fence lease))) \
-           $(wildcard module/*.c module/*.h) module/emq.map go.mod go.sum Makefile
+           $(wildcard module/*.c module/*.h module/default.pgo) module/emq.map go.mod go.sum Makefile
 
 # The version script hides all but the entry points; the linker runs elsewhere, so its path is absolute.
 # The C files are optimised as one (-flto): the path of a command goes through several of them.
@@ -23,7 +23,7 @@ with_server  = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" $(with_mod
 with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
                EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
-.PHONY: help build build-arm64 run demo test test-unit test-server test-arm64 matrix releases proof fuzz golden test-clients bench bench-quick bench-peers \
+.PHONY: help build build-arm64 run demo test test-unit test-server test-arm64 matrix releases proof fuzz golden pgo test-clients bench bench-quick bench-peers \
         image image-test deb deb-test lint clean FORCE
 
 help:
@@ -121,6 +121,10 @@ fuzz: ## each fuzz target of the pure packages; FUZZ_TIME=1h for longer than two
 test-clients: build ## other people's clients, of which `make test` tries those that are here; as root, since it installs them
 	@build/clients.sh
 	@$(with_server) EMQ_CLIENTS=all go test -count=1 ./test/clients $(ARGS)
+
+# The build uses the profile as it lies there; -trimpath keeps it free of paths.
+pgo: ## module/default.pgo anew, the profile of decisions that the build is optimised by
+	CGO_ENABLED=0 go test -trimpath ./commands -run '^$$' -bench Decide -benchtime 10s -cpuprofile "$(CURDIR)/module/default.pgo" -o build/commands.tmp
 
 golden: build ## write the golden file anew from what the server answers
 	@$(with_server) go test -count=1 ./test/ -run Golden -update

@@ -116,7 +116,7 @@ typedef struct {
     emq_walk *walk;     /* of the pump or of a client that waits; NULL in a command */
     emq_scanned *scan;  /* NULL where there is none */
     int32_t listed;     /* the number of jobs that the caller lists */
-    int32_t *twins;     /* of each, the place of the last one before it with the same id, from 1; NULL if none has one */
+    int32_t *twins;     /* of each, the place of the first with the same id, from 1; 0 if it is that itself; NULL: all are */
     /* What merged effects did to the sets, as bits: ids were removed, in a first and a second pass, or added; the set went
      * away with them. */
     uint32_t removed[2], added, emptied;
@@ -226,6 +226,11 @@ int emq_find_base(emq_frame *f);
 
 /* The name of a key of the frame's queue; the row is the item's. */
 vm_string *emq_name(emq_frame *f, const emq_item *item, int key);
+
+/* The item of a job's row: a key is open once, so where the caller lists a job twice the first one's item has it. */
+static inline emq_item *emq_row_item(emq_frame *f, int32_t i) {
+    return &f->items[f->twins && f->twins[i] ? f->twins[i] - 1 : i];
+}
 
 /* ---- lines.c: the lines of clients that wait, one line a queue ---- */
 

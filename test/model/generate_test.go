@@ -65,7 +65,9 @@ func (g *generator) step() (s step) {
 func (g *generator) calls(client int, alone bool) [][]string {
 	db := g.w.Contents[g.w.Selected[client]]
 	q := pick(g, queues)
-	switch n := g.IntN(100); {
+	switch n := g.IntN(130); {
+	case n >= 100:
+		return [][]string{g.batch(q, db)}
 	case n < 15:
 		return [][]string{q.Enqueue(pick(g, ids), pick(g, payloads))}
 	case n < 21:
@@ -124,6 +126,46 @@ func (g *generator) extend(q wire.Queue, db store.Keyspace) []string {
 	return q.Extend(id, token, pick(g, leases))
 }
 
+// batch is a verb for many jobs, mostly few, some of them twice.
+func (g *generator) batch(q wire.Queue, db store.Keyspace) []string {
+	n := 1 + g.IntN(5)
+	if g.IntN(12) == 0 {
+		n = 30 + g.IntN(40)
+	}
+	var args []string
+	some := func(n int, job func() []string) []string {
+		var words []string
+		for range n {
+			words = append(words, job()...)
+		}
+		return words
+	}
+	held := func() []string {
+		id, token := g.held(q, db)
+		return []string{id, token}
+	}
+	switch g.IntN(8) {
+	case 0:
+		args = q.Menqueue(some(n, func() []string { return []string{pick(g, ids), pick(g, payloads)} })...)
+	case 1:
+		mode := pick(g, []string{"at", "in"})
+		args = q.Mschedule(mode, some(n, func() []string {
+			return []string{pick(g, ids), strconv.FormatInt(pick(g, []int64{0, 0, 1, 30_000, 1732872600000, 1<<52 - 1}), 10), pick(g, payloads)}
+		})...)
+	case 2, 3, 4:
+		args = q.Mclaim(pick(g, leases), pick(g, []int64{1, 2, 3, 5, 1000}))
+	case 5:
+		args = q.Mcomplete(some(n, held)...)
+	case 6:
+		args = q.Mextend(pick(g, leases), some(n, held)...)
+	default:
+		args = q.Mfail(pick(g, []int64{1, 2, 3, 1<<31 - 1}), some(n, func() []string {
+			return append(held(), strconv.FormatInt(pick(g, []int64{0, 1000, 1<<52 - 1}), 10), pick(g, []string{"why", "", "\x00"}))
+		})...)
+	}
+	return args
+}
+
 // held is a job, mostly one that is held, and a token, mostly its holder's.
 func (g *generator) held(q wire.Queue, db store.Keyspace) (id, token string) {
 	id, row := g.find(q, db, pick(g, [][]string{{"active"}, {"active"}, {"active"}, states})...)
@@ -173,7 +215,7 @@ func (g *generator) move(q wire.Queue, db store.Keyspace) [][]string {
 func (g *generator) malformed(q wire.Queue, db store.Keyspace) []string {
 	args := pick(g, [][]string{
 		q.Enqueue(pick(g, ids), "x"), q.Claim(30_000), g.settle(q, db), g.settle(q, db), g.schedule(q), g.extend(q, db),
-		q.Promote(2), q.Reap(2, 2),
+		q.Promote(2), q.Reap(2, 2), g.batch(q, db), g.batch(q, db), g.batch(q, db),
 	})
 	at := 1 + g.IntN(len(args)-1)
 	other := pick(g, queues)

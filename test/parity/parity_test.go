@@ -203,6 +203,25 @@ func (h *history) expect(q wire.Queue, args []string, reply string, called span)
 	case args[0] == "EMQ.EXTEND" && reply == wire.Integer(1):
 		set(q.Active(), args[4], args[6])
 	}
+	list, _ := wire.Value(reply).([]any)
+	for i := range list {
+		switch args[0] {
+		case "EMQ.MCLAIM":
+			set(q.Active(), list[i].([]any)[0].(string), args[2])
+		case "EMQ.MSCHEDULE":
+			if args[2] == "in" && list[i] == int64(1) {
+				set(q.Schedule(), args[3+3*i], args[4+3*i])
+			}
+		case "EMQ.MEXTEND":
+			if list[i] == int64(1) {
+				set(q.Active(), args[3+2*i], args[2])
+			}
+		case "EMQ.MFAIL":
+			if list[i] == int64(1) {
+				set(q.Schedule(), args[3+4*i], args[5+4*i])
+			}
+		}
+	}
 }
 
 // compare asserts that the stores are equal, and sound.

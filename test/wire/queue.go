@@ -100,6 +100,33 @@ func (q Queue) Fix(cursor string, count int64) []string {
 	return append(q.Audit(cursor, count), "FIX")
 }
 
+// The verbs for many jobs. The words of the jobs follow one another as the verb takes them.
+
+func (q Queue) Menqueue(jobs ...string) []string {
+	return append([]string{"EMQ.MENQUEUE", q.Base()}, jobs...)
+}
+
+// Mschedule schedules at times or in so many ms, as the mode says.
+func (q Queue) Mschedule(mode string, jobs ...string) []string {
+	return append([]string{"EMQ.MSCHEDULE", q.Base(), mode}, jobs...)
+}
+
+func (q Queue) Mclaim(lease, count int64) []string {
+	return []string{"EMQ.MCLAIM", q.Base(), strconv.FormatInt(lease, 10), strconv.FormatInt(count, 10)}
+}
+
+func (q Queue) Mcomplete(jobs ...string) []string {
+	return append([]string{"EMQ.MCOMPLETE", q.Base()}, jobs...)
+}
+
+func (q Queue) Mextend(lease int64, jobs ...string) []string {
+	return append([]string{"EMQ.MEXTEND", q.Base(), strconv.FormatInt(lease, 10)}, jobs...)
+}
+
+func (q Queue) Mfail(limit int64, jobs ...string) []string {
+	return append([]string{"EMQ.MFAIL", q.Base(), strconv.FormatInt(limit, 10)}, jobs...)
+}
+
 // Move are the plain commands that take a job from one state to another by hand.
 func (q Queue) Move(id, from, to string) [][]string {
 	return [][]string{
