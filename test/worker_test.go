@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -49,6 +50,7 @@ func TestWorkerStops(t *testing.T) {
 		require.NoError(t, worker.Process.Signal(os.Interrupt))
 		_, _ = io.Copy(io.Discard, worker.out)
 		require.NoError(t, worker.Wait())
+		require.Empty(t, worker.problems.String())
 		require.Equal(t, "0", st.Info("emq_waiting_clients"))
 	}
 	begin := func() *program {
@@ -112,8 +114,9 @@ func example(t *testing.T, name string) (program string) {
 // program is a child process whose output is read as it comes.
 type program struct {
 	*exec.Cmd
-	out   io.Reader
-	lines *bufio.Scanner
+	out      io.Reader
+	lines    *bufio.Scanner
+	problems *strings.Builder // what it wrote to the standard error
 }
 
 func run(t *testing.T, name string, args ...string) *program {
@@ -123,13 +126,15 @@ func run(t *testing.T, name string, args ...string) *program {
 	cmd := exec.CommandContext(ctx, name, args...)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
+	var problems strings.Builder
+	cmd.Stderr = &problems
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // a second time, for some
 		_, _ = io.Copy(io.Discard, out)
 		_ = cmd.Wait()
 	})
-	return &program{cmd, out, bufio.NewScanner(out)}
+	return &program{cmd, out, bufio.NewScanner(out), &problems}
 }
 
 // await reads until a line matches, and returns what the pattern captured.

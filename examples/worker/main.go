@@ -56,7 +56,13 @@ func serve(stop context.Context, db, claims *redis.Client) error {
 		return err
 	}
 	// A claim that waits is not cancelled: its answer, which may be a job, would be lost. It is ended from another connection.
-	defer context.AfterFunc(stop, func() { db.ClientUnblock(ctx, client) })()
+	unblocked := make(chan struct{})
+	unwatch := context.AfterFunc(stop, func() { db.ClientUnblock(ctx, client); close(unblocked) })
+	defer func() {
+		if !unwatch() {
+			<-unblocked
+		}
+	}()
 	for stop.Err() == nil {
 		job, err := conn.Do(ctx, "EMQ.BCLAIM", lease.Milliseconds(), block.Milliseconds(), queue).Slice()
 		if err != nil {
