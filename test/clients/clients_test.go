@@ -152,16 +152,19 @@ func child(library string, argv ...string) program {
 			err = cmd.Start()
 		}
 		ended, last := make(chan struct{}), make(chan string, 1)
-		go func() {
-			defer close(last)
-			line, over := "", err != nil
-			for lines := bufio.NewScanner(out); !over && lines.Scan(); { // GLIDE logs to the standard output
-				if line = lines.Text(); line == "ended" {
-					close(ended)
+		end := sync.OnceFunc(func() { close(ended) })
+		if err == nil {
+			go func() {
+				line := ""
+				for lines := bufio.NewScanner(out); lines.Scan(); { // GLIDE logs to the standard output
+					if line = lines.Text(); line == "ended" {
+						end()
+					}
 				}
-			}
-			last <- line
-		}()
+				end()
+				last <- line
+			}()
+		}
 		return &run{
 			next:  func() { _, _ = io.WriteString(in, "next\n") },
 			ended: ended,
@@ -169,7 +172,7 @@ func child(library string, argv ...string) program {
 				defer cancel()
 				if err == nil {
 					_ = in.Close()
-					line := <-last
+					line := <-last // read to its end, as Wait demands
 					if err = cmd.Wait(); err == nil {
 						err = json.Unmarshal([]byte(line), &s)
 					}
