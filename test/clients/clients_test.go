@@ -67,6 +67,7 @@ const (
 	waitCancelled    deed = "wait cancelled" // the same, with asyncio
 	waitShifted      deed = "wait shifted"   // given up, then PING on the same connection
 	waitGivenUpRight deed = "wait given up right"
+	waitDeadline     deed = "wait deadline right" // given up by a context's deadline
 	waitLongRight    deed = "wait 12000 right"
 	waitForEverRight deed = "wait 0 right"
 	waitBesideRight  deed = "wait beside right"

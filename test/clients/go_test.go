@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
@@ -107,6 +108,10 @@ func (c dialed) does(what deed, s *stage) (any, error) {
 	case waitGivenUp, waitGivenUpRight:
 		until, cancel := context.WithCancel(ctx)
 		go func() { <-s.next; cancel() }()
+		return c.waits(until, 0, s)
+	case waitDeadline:
+		until, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+		defer cancel()
 		return c.waits(until, 0, s)
 	case waitUnblocked:
 		id, err := c.do(ctx, []string{"CLIENT", "ID"})
@@ -263,7 +268,11 @@ var rueidisOfGo = inGo("github.com/redis/rueidis", func(addr string, deed deed, 
 })
 
 var redigo = inGo("github.com/gomodule/redigo", func(addr string, deed deed, user, password string) (dialed, error) {
-	db, err := redis.Dial("tcp", addr, redis.DialUsername(user), redis.DialPassword(password))
+	options := []redis.DialOption{redis.DialUsername(user), redis.DialPassword(password)}
+	if deed.right() {
+		options = append(options, redis.DialReadTimeout(time.Second)) // which the calls have to overrule
+	}
+	db, err := redis.Dial("tcp", addr, options...)
 	if err != nil {
 		return dialed{}, err
 	}

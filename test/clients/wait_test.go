@@ -62,6 +62,11 @@ func TestGivingUp(t *testing.T) {
 			require.Equal(t, want, p.givenUp(t, waitGivenUpRight))
 		})
 	}
+	t.Run("deadline", func(t *testing.T) {
+		p := programs["go-redis 9.23"]
+		p.need(t, "go-redis 9.23")
+		require.Equal(t, "stays pending", p.givenUp(t, waitDeadline))
+	})
 	for _, name := range []string{"redis-py 4.3", "redis-py 6.4", "valkey-py 6.1"} {
 		t.Run("asyncio/"+name, func(t *testing.T) {
 			p := programs[name]

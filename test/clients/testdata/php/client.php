@@ -61,6 +61,9 @@ try {
 	if ($deed === 'version') {
 		$said = ['reply' => phpversion('redis')];
 	} else {
+		if (str_ends_with($deed, ' right')) {
+			ini_set('default_socket_timeout', '1'); // which the setting below has to overrule
+		}
 		$db = new Redis();
 		$db->connect($host, (int) $port);
 		if ($user !== '') {
@@ -69,7 +72,7 @@ try {
 		if ($deed === 'wait given up' || $deed === 'wait shifted') {
 			$db->setOption(Redis::OPT_READ_TIMEOUT, 0.5);
 		}
-		if (str_ends_with($deed, ' right')) { // as the page says for calls that wait
+		if (str_ends_with($deed, ' right')) { // set up as the page says for calls that wait
 			$db->setOption(Redis::OPT_READ_TIMEOUT, -1);
 		}
 		$said = ['reply' => $deeds[preg_replace('/ right$/', '', $deed)]($db)];
