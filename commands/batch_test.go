@@ -23,10 +23,12 @@ type store struct {
 	sets     [NumKeys]map[string]int64
 	types    [NumKeys]Type // of the sets and the counters
 	count    string        // of the counter, if that is a hash; "" is none
+	meta     row           // the gates, if that is a hash
+	now      int64
 }
 
 func newStore() *store {
-	s := &store{identity: fence.Identity, fence: String, rows: map[string]row{}}
+	s := &store{identity: fence.Identity, fence: String, rows: map[string]row{}, now: now}
 	for k := KeyPending; k < NumKeys; k++ {
 		s.types[k] = None
 	}
@@ -45,6 +47,7 @@ func (s *store) clone() *store {
 	for k := range c.sets {
 		c.sets[k] = maps.Clone(s.sets[k])
 	}
+	c.meta = maps.Clone(s.meta)
 	return &c
 }
 
@@ -95,7 +98,7 @@ func (s *store) read(verb Verb, id string, looked bool) Job {
 
 // call is a call as a host begins it.
 func (s *store) call(verb Verb, args []string) *Call {
-	c := &Call{Args: append([]string{Table[verb].Name}, args...), Epoch: "run", Now: now, IdentityType: s.fence}
+	c := &Call{Args: append([]string{Table[verb].Name}, args...), Epoch: "run", Now: s.now, IdentityType: s.fence}
 	if s.fence == String {
 		c.Identity = s.identity
 	}
@@ -103,9 +106,17 @@ func (s *store) call(verb Verb, args []string) *Call {
 		c.Types[k] = s.types[k]
 	}
 	for i, p := range Table[verb].Plan.Probes {
-		if c.Types[p.Key] == Hash && s.count != "" {
-			c.Probes[i], c.Probed = s.count, 1<<i
+		value, there := s.count, s.count != ""
+		if p.Key == KeyMeta {
+			value, there = s.meta[p.Field]
 		}
+		if c.Types[p.Key] == Hash && there {
+			c.Probes[i] = value
+			c.Probed |= 1 << i
+		}
+	}
+	if Table[verb].Plan.Gated && s.types[KeyMeta] == Hash && s.types[KeyActive] == SortedSet {
+		c.NumActive = int64(len(s.sets[KeyActive]))
 	}
 	return c
 }
@@ -225,6 +236,31 @@ func merged(e Effect) int {
 	return 4
 }
 
+// hash is the row of a job, or meta.
+func (s *store) hash(k Key, id string) (r row, there bool) {
+	if k == KeyMeta {
+		return s.meta, s.types[KeyMeta] == Hash
+	}
+	r, there = s.rows[id]
+	return r, there
+}
+
+func (s *store) makeHash(k Key, id string) row {
+	r := row{}
+	if k == KeyMeta {
+		s.types[KeyMeta], s.meta = Hash, r
+	} else {
+		s.rows[id] = r
+	}
+	return r
+}
+
+// gate gives the queue the fields of a meta.
+func (s *store) gate(meta row) *store {
+	s.types[KeyMeta], s.meta = Hash, meta
+	return s
+}
+
 func (s *store) carryOut(t testing.TB, c *Call, o *Outcome, ids []string, merge bool) {
 	t.Helper()
 	effects := slices.Clone(o.Effects)
@@ -232,14 +268,16 @@ func (s *store) carryOut(t testing.TB, c *Call, o *Outcome, ids []string, merge 
 		slices.SortStableFunc(effects, func(a, b Effect) int { return merged(a) - merged(b) })
 	}
 	for _, e := range effects {
-		id := ids[e.Job]
+		id := ""
+		if e.Key != KeyMeta {
+			id = ids[e.Job]
+		}
 		switch e.Op {
 		case OpHset:
-			r, there := s.rows[id]
+			r, there := s.hash(e.Key, id)
 			require.False(t, there && r == nil, "%s is no hash", id)
 			if !there {
-				r = row{}
-				s.rows[id] = r
+				r = s.makeHash(e.Key, id)
 			}
 			for i, f := range e.Fields[:e.N] {
 				switch v := e.value(i); v.Kind {
@@ -254,8 +292,12 @@ func (s *store) carryOut(t testing.TB, c *Call, o *Outcome, ids []string, merge 
 				}
 			}
 		case OpHdel:
+			r, _ := s.hash(e.Key, id)
 			for _, f := range e.Fields[:e.N] {
-				delete(s.rows[id], f)
+				delete(r, f)
+			}
+			if e.Key == KeyMeta && len(r) == 0 {
+				s.types[KeyMeta] = None
 			}
 		case OpDel:
 			delete(s.rows, id)

@@ -340,6 +340,10 @@ type Outcome struct {
 	Reply Reply
 	// Scan is the scan to be made, or with ReplyFindings the one to come.
 	Scan Scan
+	// Gates is what the audit finds of meta, and BrokenGates of which of its gates, by the bits of gateProbes; none of them where
+	// the key as a whole is meant.
+	Gates       Finding
+	BrokenGates uint32
 	// Tally is what this call has decided so far.
 	Tally Tally
 	// Room is how many jobs the gates let a claim hand out. Where they let none, Gated is set, and Opens tells when that

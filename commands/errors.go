@@ -50,7 +50,7 @@ var Catalogue = [NumRefusals]struct {
 	RefusedReplica:  {"READONLY", "the server follows another, writable or not", "send it to the primary"},
 	RefusedFence:    {"EMQFENCE", "the store belongs to another wire, or is unclaimed and may not be claimed by this call or this user", "point the client at a store of this wire; see the fence"},
 	RefusedType:     {"WRONGTYPE", "a key that the verb needs holds another type", "find who wrote that key"},
-	RefusedGone:     {"EMQSTALE", "FAIL of a job that has no row: it was completed or removed", "drop the work; it is settled"},
+	RefusedGone:     {"EMQSTALE", "FAIL or RELEASE of a job that has no row: it was completed or removed", "drop the work; it is settled"},
 	RefusedScript:   {"EMQSCRIPT", "the row belongs to a lane (group) or a flow (parent)", "settle it with the lane or flow scripts"},
 	RefusedToken:    {"EMQSTALE", "the token is not that of the job's holder: the lease was lost to a later claim, or given back", "drop the work; the job is another's"},
 	RefusedInternal: {"ERR", "a fault in the module; no job was changed", "report it with the stack from the server's log"},

@@ -422,7 +422,7 @@ var tokenOf = map[Verb]int{Complete: Table[Complete].At(RoleToken), Fail: Table[
 
 func (d *dice) keyType(k Key) Type {
 	right := SortedSet
-	if k == KeyRow || k == KeyCompleted || k == KeyFailed {
+	if k == KeyRow || k >= KeyCompleted {
 		right = Hash
 	}
 	return []Type{right, right, right, right, right, None, None, String}[d.below(8)]

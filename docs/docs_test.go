@@ -205,7 +205,7 @@ func reference(t *testing.T, v commands.Verb) string {
 			must = "`0`, or what the last call gave"
 		case commands.RoleToken:
 			must = "the token, as CLAIM gave it"
-		case commands.RolePayload, commands.RoleError:
+		case commands.RolePayload, commands.RoleError, commands.RoleAfter:
 			must = "any bytes"
 		default:
 			must = "integer, " + bounds(t, v, i+1)

@@ -199,7 +199,7 @@ static int start_walk(emq_frame *f, vm_key *set) {
 static int read_entry(emq_frame *f) {
     vm_key *set = f->key[f->verb->walk];
     if (f->call.types[f->verb->walk] != EMQ_TYPE_SORTED_SET) return 0;
-    int is_first = !f->call.step && !f->call.jobs.n;
+    int is_first = f->call.step == (f->walk ? f->walk->step : 0) && !f->call.jobs.n; /* in this queue */
     if (!(is_first ? start_walk(f, set) : vm_ZsetRangeNext(set))) return 0;
     emq_item *item;
     emq_job *job = next_slot(f, &item);

@@ -48,6 +48,18 @@ func batchesOn(q queue) map[string][]string {
 	}
 }
 
+// operatorsOn are the verbs that give back, those of operators, and those of the gates, on such a queue.
+func operatorsOn(q queue) map[string][]string {
+	return map[string][]string{
+		"release": q.Release("JOB1", "1", 0),
+		"requeue": q.Requeue("dead", "JOB1", "JOB2"),
+		"remove":  q.Remove("any", "JOB1", "JOB2"),
+		"pause":   q.Pause(1000),
+		"resume":  q.Resume(),
+		"limit":   q.Limit(3, 100, 1000),
+	}
+}
+
 func merge(a, b map[string][]string) map[string][]string {
 	both := maps.Clone(a)
 	maps.Copy(both, b)
@@ -56,7 +68,7 @@ func merge(a, b map[string][]string) map[string][]string {
 
 // allOn are all verbs on such a queue.
 func allOn(q queue) map[string][]string {
-	verbs := merge(verbsOn(q), batchesOn(q))
+	verbs := merge(merge(verbsOn(q), batchesOn(q)), operatorsOn(q))
 	verbs["stats"], verbs["audit"], verbs["fix"] = q.Stats(), q.Audit("0", 10), q.Fix("active:0", 10)
 	return verbs
 }

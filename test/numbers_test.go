@@ -37,6 +37,11 @@ var numbers = []struct {
 	{"reap", "limit", good.Reap(0, 1), 7, 1, 10_000, "active"},
 	{"mschedule in", "ms", good.Mschedule("in", "JOB1", "0", "x"), 4, 0, maxTime, ""},
 	{"mschedule at", "ms", good.Mschedule("at", "JOB2", "5", "x", "JOB1", "0", "x"), 7, 0, maxTime, ""},
+	{"release", "delay_ms", good.Release("JOB1", "1", 0), 4, 0, maxTime, "active"},
+	{"pause", "ms", good.Pause(0), 2, 0, maxTime, ""},
+	{"limit", "concurrency", good.Limit(0, 5, 1000), 2, 0, maxInt31, ""},
+	{"limit", "max", good.Limit(5, 5, 1000), 3, 0, maxInt31, ""},
+	{"limit", "duration_ms", good.Limit(5, 5, 1000), 4, 0, maxTime, ""},
 	{"mclaim", "lease_ms", good.Mclaim(1, 1), 2, 1, maxTime, "pending"},
 	{"mclaim", "count", good.Mclaim(1, 1), 3, 1, 1000, "pending"},
 	{"mextend", "lease_ms", good.Mextend(1, "JOB1", "1"), 2, 1, maxTime, "active"},
@@ -68,9 +73,13 @@ func TestNumbers(t *testing.T) {
 				if n.state == "active" || n.state == "scheduled" {
 					st.lapse(good, "JOB1")
 				}
+				if (n.name == "max" && n.verb == "limit" || n.name == "duration_ms") && bound == 0 {
+					st.refused("ERR max and duration_ms must both be 0 or both be more\r\n", with(n.args, n.at, "0")...)
+					return
+				}
 				reply := st.Do(with(n.args, n.at, strconv.FormatInt(bound, 10))...)
 				require.Contains(t, []string{
-					claimed("JOB1", "x", 2), bulk("dead"), bulk("scheduled"), integer(1), reaped([]string{"JOB1"}, nil),
+					claimed("JOB1", "x", 2), bulk("dead"), bulk("scheduled"), bulk("pending"), "+OK\r\n", integer(1), reaped([]string{"JOB1"}, nil),
 					status(1), status(1, 1), status(2), status(0, 2, 0), array(claimed("JOB1", "x", 2)),
 				}, reply)
 			})

@@ -135,7 +135,7 @@ func family(args []string) []string {
 				}
 			}
 		}
-		keys = append(keys, q.Pending(), q.Active(), q.Schedule(), q.Dead(), q.Completed(), q.Failed())
+		keys = append(keys, q.Pending(), q.Active(), q.Schedule(), q.Dead(), q.Completed(), q.Failed(), q.Meta())
 	}
 	return union(keys, nil)
 }

@@ -31,6 +31,8 @@ const (
 	backlog = 600
 	// Jobs that failed this often are dead; a delay or a lease is at most this long, in ms.
 	maxFailures, maxDelay, maxLease = 3, 20, 150
+	// longestWait is how long a worker waits in the server, in ms.
+	longestWait = 200
 )
 
 // crowd is a load on one queue: producers that enqueue, workers that claim and then extend, complete, fail, or walk away,
@@ -43,6 +45,7 @@ type crowd struct {
 	fault   string // what the load goes through
 	rounds  int    // how often it has been through that
 	pumped  bool   // the pump brings back what lapsed
+	waits   bool   // the workers wait for jobs in the server
 	confirm bool   // an answer is a promise when a replica has it (WAIT 1), else at once
 	seed    uint64
 	client  atomic.Pointer[redis.UniversalClient]
@@ -363,6 +366,9 @@ func (m *member) workOnMany() {
 func (m *member) claim() (held claim, ok bool) {
 	lease := 1 + m.Int64N(maxLease)
 	request := m.q.Claim(lease)
+	if m.waits {
+		request = wire.BClaim(lease, longestWait, m.q)
+	}
 	sent := m.send()
 	a, err := m.ask(request)
 	if err != nil {
@@ -371,6 +377,9 @@ func (m *member) claim() (held claim, ok bool) {
 	job, ok := a.each[0].([]any)
 	if ok && len(job) == 0 {
 		return claim{}, false
+	}
+	if m.waits && len(job) == 4 && job[0] == m.q.Base() {
+		a.each[0] = job[1:]
 	}
 	return m.takes(request, a.each[0], sent, lease, a.kept)
 }

@@ -141,7 +141,7 @@ type answered struct {
 // kinds are the kinds of an answer: of a batch, each status in it.
 func kinds(c answered) (list []string) {
 	of, isList := wire.Value(c.reply).([]any)
-	if !strings.HasPrefix(c.args[0], "EMQ.M") || !isList {
+	if lists := strings.HasPrefix(c.args[0], "EMQ.M") || c.args[0] == "EMQ.REQUEUE" || c.args[0] == "EMQ.REMOVE"; !lists || !isList {
 		return []string{strings.Fields(c.reply)[0]}
 	}
 	for _, job := range of {

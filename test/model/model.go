@@ -62,6 +62,7 @@ func (c Clock) choose(n int) int {
 func (w *World) See(seen store.Contents) []string {
 	for db, keys := range w.Contents {
 		for key, value := range keys {
+			w.seeGates(db, key, value, seen)
 			set, _ := value.(store.ZSet)
 			other, _ := seen[db][key].(store.ZSet)
 			for id, score := range set {
@@ -75,6 +76,20 @@ func (w *World) See(seen store.Contents) []string {
 	return store.Diff(w.Contents, seen)
 }
 
+// seeGates is See for the times in a queue's meta.
+func (w *World) seeGates(db int, key string, value any, seen store.Contents) {
+	meta, _ := value.(store.Hash)
+	other, _ := seen[db][key].(store.Hash)
+	for _, field := range []string{"paused_until", "window"} {
+		at, ok := integer(meta[field])
+		to, fresh := w.fresh[deadline{key, field, float64(at)}]
+		is, told := integer(other[field])
+		if ok && fresh && told && at <= is && is <= to {
+			meta[field] = other[field]
+		}
+	}
+}
+
 // Do makes a client's call and returns the reply's bytes. A reply without its line's end is how an error must begin:
 // the rest shows bytes of the caller's.
 func (w *World) Do(client int, args []string, clock Clock) string {
@@ -84,6 +99,9 @@ func (w *World) Do(client int, args []string, clock Clock) string {
 	}
 	if v, ok := batches[args[0]]; ok {
 		return v.run(&call{w: w, db: db, clock: clock, counts: map[string]int64{}}, args)
+	}
+	if v, ok := operators[args[0]]; ok {
+		return v.run(&call{w: w, db: db, clock: clock}, args)
 	}
 	switch args[0] {
 	case "SELECT":
@@ -143,6 +161,7 @@ var verbs = map[string]verb{
 var ranges = map[string][2]int64{
 	"lease_ms": {1, 1<<52 - 1}, "delay_ms": {0, 1<<52 - 1}, "ms": {0, 1<<52 - 1},
 	"max": {1, 1<<31 - 1}, "max_stalled": {0, 1<<31 - 1}, "limit": {1, 10000}, "count": {1, 1000},
+	"concurrency": {0, 1<<31 - 1}, "rate_max": {0, 1<<31 - 1}, "duration_ms": {0, 1<<52 - 1},
 }
 
 // batch is a verb for many jobs by its form in the contract. MCLAIM, which lists none, is one of them by its reply.
@@ -334,7 +353,7 @@ func (v verb) run(c *call, args []string) string {
 func (c *call) names() map[string]string {
 	return map[string]string{
 		"row": c.q.Row(c.arg["id"]), "pending": c.q.Pending(), "active": c.q.Active(), "schedule": c.q.Schedule(),
-		"dead": c.q.Dead(), "rowprefix": c.q.RowPrefix(), "base": c.q.Base(),
+		"dead": c.q.Dead(), "rowprefix": c.q.RowPrefix(), "base": c.q.Base(), "meta": c.q.Meta(),
 	}
 }
 
@@ -376,7 +395,12 @@ func (c *call) create(state string) bool {
 
 func (c *call) claim() string {
 	bad := 0
+	room, rated, begins := c.room()
+	if room == 0 {
+		return wire.Empty
+	}
 	if job, ok := c.grant(&bad); ok {
+		c.spend(1, rated, begins)
 		return job
 	}
 	return wire.Empty
@@ -384,13 +408,15 @@ func (c *call) claim() string {
 
 func (c *call) claimMany() string {
 	var jobs []string
-	for bad := 0; int64(len(jobs)) < c.number("count"); {
+	room, rated, begins := c.room()
+	for bad := 0; int64(len(jobs)) < min(room, c.number("count")); {
 		job, ok := c.grant(&bad)
 		if !ok {
 			break
 		}
 		jobs = append(jobs, job)
 	}
+	c.spend(int64(len(jobs)), rated, begins)
 	return wire.Array(jobs...)
 }
 

@@ -27,6 +27,8 @@ func TestAddedParity(t *testing.T) {
 		"EMQ.MENQUEUE 1", "EMQ.MENQUEUE 0", "EMQ.MENQUEUE -EMQKIND", "EMQ.MSCHEDULE 1", "EMQ.MSCHEDULE 0", "EMQ.MCLAIM jobs", "EMQ.MCLAIM none",
 		"EMQ.MCOMPLETE 1", "EMQ.MCOMPLETE 0", "EMQ.MCOMPLETE -1", "EMQ.MCOMPLETE -2", "EMQ.MEXTEND 1", "EMQ.MEXTEND 0", "EMQ.MEXTEND -1",
 		"EMQ.MEXTEND -2", "EMQ.MFAIL 1", "EMQ.MFAIL 2", "EMQ.MFAIL 0", "EMQ.MFAIL -1", "EMQ.MFAIL -2",
+		"EMQ.RELEASE $7", "EMQ.RELEASE $9", "EMQ.RELEASE -EMQSTALE", "EMQ.RELEASE -EMQSCRIPT", "EMQ.REQUEUE 1", "EMQ.REQUEUE 0", "EMQ.REQUEUE -2",
+		"EMQ.REMOVE 1", "EMQ.REMOVE 0", "EMQ.REMOVE -2",
 	) {
 		t.Run(strconv.Itoa(round), func(t *testing.T) {
 			h := newAdded(t, openAdded(t, server), seed, round, answers)
@@ -82,7 +84,7 @@ func (h *added) do(q wire.Queue, args []string) {
 func answersTo(verb, reply string) (kinds []string) {
 	list, ok := wire.Value(reply).([]any)
 	switch {
-	case !ok || !strings.HasPrefix(verb, "EMQ.M"):
+	case !ok || !strings.HasPrefix(verb, "EMQ.M") && verb != "EMQ.REQUEUE" && verb != "EMQ.REMOVE":
 		return []string{answerTo(verb, reply)}
 	case verb == "EMQ.MCLAIM":
 		return []string{map[bool]string{true: "none", false: "jobs"}[len(list) == 0]}
@@ -166,7 +168,9 @@ func (h *added) parts(at string) (key, id string) {
 // choose picks what happens next in a sound store.
 func (h *added) choose(q wire.Queue) [][]string {
 	one := func(args []string) [][]string { return [][]string{args} }
-	switch n := h.rng.IntN(150); {
+	switch n := h.rng.IntN(165); {
+	case n >= 150:
+		return one(h.operate(q))
 	case n >= 100:
 		return one(h.batch(q))
 	case n < 8:
@@ -261,6 +265,31 @@ func (h *added) batch(q wire.Queue) []string {
 	return q.Mfail(pick(h.rng, []int64{1, 2, 3, maxCap}), each(func() []string { return append(settled(), decimal(h.delay()), h.bytes(5)) })...)
 }
 
+// operate gives a job back, or does what an operator does to some, whoever they belong to.
+func (h *added) operate(q wire.Queue) []string {
+	job := func(which func(store.Hash) bool) (string, store.Hash) {
+		id, row, ok := h.find(q, which)
+		if !ok || !strings.HasPrefix(id, "JOB") {
+			return "JOBnobody", store.Hash{"attempts": "1"}
+		}
+		return id, row
+	}
+	if h.rng.IntN(3) == 0 {
+		id, row := job(pick(h.rng, []func(store.Hash) bool{held, held, every}))
+		return q.Release(id, pick(h.rng, []string{row["attempts"], row["attempts"], row["attempts"], "0", ""}), h.delay())
+	}
+	state := pick(h.rng, []string{"dead", "dead", "scheduled"})
+	var ids []string
+	for range 1 + h.rng.IntN(4) {
+		id, _ := job(pick(h.rng, []func(store.Hash) bool{in(state), in(state), every}))
+		ids = append(ids, id)
+	}
+	if h.rng.IntN(3) > 0 {
+		return q.Requeue(state, ids...)
+	}
+	return q.Remove(pick(h.rng, []string{"pending", "active", "scheduled", "dead", "any"}), ids...)
+}
+
 // meddle is what time, other servers and scripts do to a job.
 func (h *added) meddle(q wire.Queue) [][]string {
 	from := pick(h.rng, []string{"active", "active", "scheduled"})
@@ -314,7 +343,8 @@ func TestRandomStores(t *testing.T) {
 		"EMQ.MENQUEUE 1", "EMQ.MENQUEUE 0", "EMQ.MENQUEUE -WRONGTYPE", "EMQ.MSCHEDULE 1", "EMQ.MSCHEDULE 0", "EMQ.MSCHEDULE -WRONGTYPE",
 		"EMQ.MCLAIM jobs", "EMQ.MCLAIM none", "EMQ.MCLAIM -WRONGTYPE", "EMQ.MCOMPLETE 1", "EMQ.MCOMPLETE 0", "EMQ.MCOMPLETE -1", "EMQ.MCOMPLETE -2",
 		"EMQ.MCOMPLETE -WRONGTYPE", "EMQ.MEXTEND 1", "EMQ.MEXTEND -1", "EMQ.MEXTEND -WRONGTYPE", "EMQ.MFAIL 1", "EMQ.MFAIL 2", "EMQ.MFAIL -1",
-		"EMQ.MFAIL -WRONGTYPE",
+		"EMQ.MFAIL -WRONGTYPE", "EMQ.RELEASE $7", "EMQ.RELEASE -EMQSTALE", "EMQ.RELEASE -WRONGTYPE", "EMQ.REQUEUE 1", "EMQ.REQUEUE 0",
+		"EMQ.REQUEUE -WRONGTYPE", "EMQ.REMOVE 1", "EMQ.REMOVE 0", "EMQ.REMOVE -WRONGTYPE",
 	) {
 		t.Run(strconv.Itoa(round), func(t *testing.T) {
 			h := newAdded(t, openAdded(t, server), seed, round, answers)
@@ -433,7 +463,9 @@ func (h *added) fields() []string {
 
 // sweep is a call on a broken store.
 func (h *added) sweep(q wire.Queue) []string {
-	switch n := h.rng.IntN(40); {
+	switch n := h.rng.IntN(48); {
+	case n >= 40:
+		return h.operate(q)
 	case n >= 20:
 		return h.batch(q)
 	case n < 6:

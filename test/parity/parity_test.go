@@ -200,6 +200,8 @@ func (h *history) expect(q wire.Queue, args []string, reply string, called span)
 		set(q.Schedule(), args[6], args[8])
 	case args[0] == "EMQ.SCHEDULE" && args[6] == "in" && reply == wire.Integer(1):
 		set(q.Schedule(), args[4], args[7])
+	case args[0] == "EMQ.RELEASE" && reply == wire.Bulk("scheduled"):
+		set(q.Schedule(), args[2], args[4])
 	case args[0] == "EMQ.EXTEND" && reply == wire.Integer(1):
 		set(q.Active(), args[4], args[6])
 	}

@@ -27,6 +27,7 @@ var ofServer = map[string]bool{"EMQ.EXTEND": true, "EMQ.REAP": true, "EMQ.MCLAIM
 // countless are the verbs without a count of keys. The base is the only key of their twins.
 var countless = map[string]bool{
 	"EMQ.MENQUEUE": true, "EMQ.MSCHEDULE": true, "EMQ.MCLAIM": true, "EMQ.MCOMPLETE": true, "EMQ.MEXTEND": true, "EMQ.MFAIL": true,
+	"EMQ.RELEASE": true, "EMQ.REQUEUE": true, "EMQ.REMOVE": true,
 }
 
 // Open claims the connection's database for wire 4, or verifies that it is of wire 4 already. It is an error if the

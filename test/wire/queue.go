@@ -26,6 +26,7 @@ func (q Queue) Pending() string         { return q.Base() + "pending" }
 func (q Queue) Active() string          { return q.Base() + "active" }
 func (q Queue) Schedule() string        { return q.Base() + "schedule" }
 func (q Queue) Dead() string            { return q.Base() + "dead" }
+func (q Queue) Meta() string            { return q.Base() + "meta" }
 func (q Queue) Completed() string       { return q.Base() + "metrics:completed" }
 func (q Queue) Failed() string          { return q.Base() + "metrics:failed" }
 func (q Queue) Set(state string) string { return q.Base() + SetOf[state] }
@@ -88,6 +89,11 @@ func (q Queue) Reap(maxStalled, limit int64) []string {
 	}
 }
 
+// Queues is the verb of that name, which is of no queue.
+func Queues(after string, count int) []string {
+	return []string{"EMQ.QUEUES", after, strconv.Itoa(count)}
+}
+
 // Stats is the verb of that name.
 func (q Queue) Stats() []string { return []string{"EMQ.STATS", q.Base()} }
 
@@ -125,6 +131,30 @@ func (q Queue) Mextend(lease int64, jobs ...string) []string {
 
 func (q Queue) Mfail(limit int64, jobs ...string) []string {
 	return append([]string{"EMQ.MFAIL", q.Base(), strconv.FormatInt(limit, 10)}, jobs...)
+}
+
+// Release gives a job back, uncounted; Requeue and Remove are an operator's, on jobs of a state.
+func (q Queue) Release(id, token string, delay int64) []string {
+	return []string{"EMQ.RELEASE", q.Base(), id, token, strconv.FormatInt(delay, 10)}
+}
+
+func (q Queue) Requeue(state string, ids ...string) []string {
+	return append([]string{"EMQ.REQUEUE", q.Base(), state}, ids...)
+}
+
+func (q Queue) Remove(state string, ids ...string) []string {
+	return append([]string{"EMQ.REMOVE", q.Base(), state}, ids...)
+}
+
+// The gates: a pause, for ms or with 0 until Resume, and the limits.
+func (q Queue) Pause(ms int64) []string {
+	return []string{"EMQ.PAUSE", q.Base(), strconv.FormatInt(ms, 10)}
+}
+
+func (q Queue) Resume() []string { return []string{"EMQ.RESUME", q.Base()} }
+
+func (q Queue) Limit(concurrency, rate, duration int64) []string {
+	return []string{"EMQ.LIMIT", q.Base(), strconv.FormatInt(concurrency, 10), strconv.FormatInt(rate, 10), strconv.FormatInt(duration, 10)}
 }
 
 // Move are the plain commands that take a job from one state to another by hand.

@@ -35,6 +35,11 @@ func Claimed(id, payload string, token int64) string {
 	return Array(Bulk(id), Bulk(payload), Integer(token))
 }
 
+// BClaimed is the answer to a claim that waits.
+func BClaimed(q Queue, id, payload string, token int64) string {
+	return Array(Bulk(q.Base()), Bulk(id), Bulk(payload), Integer(token))
+}
+
 // Statuses is the answer to a verb for listed jobs: a status for each.
 func Statuses(of ...int64) string {
 	list := make([]string, len(of))

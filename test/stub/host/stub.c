@@ -821,8 +821,9 @@ static void api_ZsetRangeStop(vm_key *key) { key->ranging = 0; }
 /* ---- Users: the one that there is may do all, or nothing ---- */
 
 static vm_string *api_GetCurrentUserName(vm_ctx *ctx) {
+    (void)ctx;
     if (rights == NO_USER) fault("a server crashes where there is no user");
-    return api_CreateString(ctx, "default", 7);
+    return api_CreateString(NULL, "default", 7);
 }
 static vm_user *api_GetModuleUserFromUserName(vm_string *name) { (void)name; return malloc(1); }
 static int api_FreeModuleUser(vm_user *user) { free(user); return VM_OK; }
@@ -1006,9 +1007,10 @@ static int api_ReplyWithArray(vm_ctx *ctx, long n) {
 static void api_ReplySetArrayLength(vm_ctx *ctx, long n) {
     text t = {0};
     put(&t, "*%ld\r\n", n);
-    t.p = realloc(t.p, t.n + ctx->reply.n - ctx->postponed + 1);
-    memcpy(t.p + t.n, ctx->reply.p + ctx->postponed, ctx->reply.n - ctx->postponed);
-    t.n += ctx->reply.n - ctx->postponed;
+    size_t elements = ctx->reply.n - ctx->postponed;
+    t.p = realloc(t.p, t.n + elements + 1);
+    if (elements) memcpy(t.p + t.n, ctx->reply.p + ctx->postponed, elements);
+    t.n += elements;
     ctx->reply.p = realloc(ctx->reply.p, ctx->postponed + t.n);
     memcpy(ctx->reply.p + ctx->postponed, t.p, t.n);
     ctx->reply.n = ctx->postponed + t.n;
