@@ -18,7 +18,7 @@ cat <<END
 A job in three commands, from another terminal in this folder:
 
   $emq EMQ.ENQUEUE 2 'emq:{mail}:job:JOB00000000001' 'emq:{mail}:pending' JOB00000000001 'hello'
-  $emq EMQ.CLAIM 2 'emq:{mail}:pending' 'emq:{mail}:active' 'emq:{mail}:job:' 30000
+  $emq EMQ.BCLAIM 30000 3000 'emq:{mail}:'
   $emq EMQ.COMPLETE 2 'emq:{mail}:active' 'emq:{mail}:job:JOB00000000001' JOB00000000001 1 'emq:{mail}:'
 
 Ctrl-C stops the server. Its data stays in build/run/$port/.

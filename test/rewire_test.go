@@ -2,7 +2,6 @@ package test
 
 import (
 	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,9 +12,7 @@ import (
 
 // TestRewire moves a store of the scripts to the module and back, as docs/operations.md tells operators to.
 func TestRewire(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "rewire")
-	out, err := exec.Command("go", "build", "-o", program, "../examples/rewire").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	program := example(t, "rewire")
 	st := start(t, withModule()).bare(t)
 	rewire := func(args ...string) (string, bool) {
 		out, err := exec.Command(program, append([]string{"-addr", st.s.Addr()}, args...)...).CombinedOutput()

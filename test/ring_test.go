@@ -3,7 +3,6 @@ package test
 import (
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,17 +15,14 @@ import (
 // TestRing runs the example on three servers that know nothing of one another: each queue lives on one of them, the one
 // that the program names, and all of its jobs were done there.
 func TestRing(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "ring")
-	out, err := exec.Command("go", "build", "-o", program, "../examples/ring").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-
+	program := example(t, "ring")
 	servers := map[string]*fixture{}
 	var addrs []string
 	for range 3 {
 		s := start(t, withModule())
 		servers[s.Addr()], addrs = s.bare(t), append(addrs, s.Addr())
 	}
-	out, err = exec.Command(program, "-addrs", strings.Join(addrs, ","), "-jobs", "50").CombinedOutput()
+	out, err := exec.Command(program, "-addrs", strings.Join(addrs, ","), "-jobs", "50").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "\n600 jobs in ")
 

@@ -4,22 +4,24 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"emq/test/wire"
 )
 
 // TestWorkerDies holds what the README shows: a worker is killed in the middle of a job, and the job comes back by
 // itself and ends. Nobody but the worker speaks to the server.
 func TestWorkerDies(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "worker")
-	out, err := exec.Command("go", "build", "-o", program, "../examples/worker").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-
+	program := example(t, "worker")
 	o := withModule("--emq.pump-interval-ms", "50")
 	o.Still = false
 	st := start(t, o).fresh(t)
@@ -37,10 +39,84 @@ func TestWorkerDies(t *testing.T) {
 	st.reply(":0\r\n", "EXISTS "+q.Row("JOB00000000001"))
 }
 
+// TestWorkerStops asks a worker to stop: while it waits, while it works, and when it has been granted a job that it does not
+// know of yet. It ends at once, and no job waits for the end of a lease.
+func TestWorkerStops(t *testing.T) {
+	path := example(t, "worker")
+	st := open(t)
+	q, id := queue("mail"), "JOB00000000001"
+	stop := func(worker *program) {
+		t.Helper()
+		require.NoError(t, worker.Process.Signal(os.Interrupt))
+		_, _ = io.Copy(io.Discard, worker.out)
+		require.NoError(t, worker.Wait())
+		require.Empty(t, worker.problems.String())
+		require.Equal(t, "0", st.Info("emq_waiting_clients"))
+	}
+	begin := func() *program {
+		t.Helper()
+		worker := run(t, path, "-addr", st.s.Addr(), "-lease", "1h", "-work", "1h", "-block", "1h")
+		worker.await(t, "waits for (jobs)")
+		return worker
+	}
+	waits := func() {
+		t.Helper()
+		waitFor(t, "a worker to wait", func() bool { return st.Info("emq_waiting_clients") == "1" })
+	}
+
+	idle := begin()
+	waits()
+	stop(idle)
+
+	busy := begin()
+	st.Do(q.Enqueue(id, "to: ann")...)
+	busy.await(t, `claimed JOB00000000001 with token (1)`)
+	stop(busy)
+	st.reply(wire.Array(wire.Bulk("pending"), wire.Bulk("1"), wire.Nil), "HMGET "+q.Row(id)+" state attempts failures")
+
+	st.Must("DEL " + q.Row(id) + " " + q.Pending())
+	late := begin()
+	waits()
+	require.NoError(t, late.Process.Signal(syscall.SIGSTOP))
+	st.Do(q.Enqueue(id, "to: ann")...)
+	require.NoError(t, late.Process.Signal(os.Interrupt))
+	require.NoError(t, late.Process.Signal(syscall.SIGCONT))
+	stop(late)
+	st.reply(wire.Array(wire.Bulk("pending"), wire.Bulk("1"), wire.Nil), "HMGET "+q.Row(id)+" state attempts failures")
+}
+
+// TestExample runs the example of the README, which shows what it prints.
+func TestExample(t *testing.T) {
+	st := open(t)
+	out, err := exec.Command(example(t, "goredis"), "-addr", st.s.Addr()).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	page, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	require.Contains(t, string(page), "\n$ go run ./examples/goredis\n"+string(out)+"```\n")
+}
+
+// TestDemo runs the demo, which counts by itself and brings its own server.
+func TestDemo(t *testing.T) {
+	out, err := exec.Command(example(t, "demo"), "-jobs", "300").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "Every job is accounted for.")
+}
+
+// example builds one of the examples.
+func example(t *testing.T, name string) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), name)
+	out, err := exec.Command("go", "build", "-o", program, "../examples/"+name).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return program
+}
+
 // program is a child process whose output is read as it comes.
 type program struct {
 	*exec.Cmd
-	lines *bufio.Scanner
+	out      io.Reader
+	lines    *bufio.Scanner
+	problems *strings.Builder // what it wrote to the standard error
 }
 
 func run(t *testing.T, name string, args ...string) *program {
@@ -50,13 +126,15 @@ func run(t *testing.T, name string, args ...string) *program {
 	cmd := exec.CommandContext(ctx, name, args...)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
+	var problems strings.Builder
+	cmd.Stderr = &problems
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // a second time, for some
 		_, _ = io.Copy(io.Discard, out)
 		_ = cmd.Wait()
 	})
-	return &program{cmd, bufio.NewScanner(out)}
+	return &program{cmd, out, bufio.NewScanner(out), &problems}
 }
 
 // await reads until a line matches, and returns what the pattern captured.

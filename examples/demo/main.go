@@ -66,6 +66,7 @@ func demo(ctx context.Context, binary, module string, jobs, workers int) (err er
 
 	client, err := valkey.NewClient(valkey.ClientOption{
 		InitAddress: []string{s.Addr()}, ForceSingleClient: true, DisableCache: true,
+		BlockingPoolSize: workers, // each of them may wait
 	})
 	if err != nil {
 		return err
@@ -79,12 +80,15 @@ func demo(ctx context.Context, binary, module string, jobs, workers int) (err er
 	if err != nil {
 		return err
 	}
-	return report(ctx, q, seen, time.Since(began))
+	// The workers have waited for another job since then.
+	return report(ctx, q, seen, time.Unix(0, seen.latest.Load()).Sub(began))
 }
 
 // tally is what the clients were told about the jobs.
 type tally struct {
 	enqueued, completed, scheduled, dead atomic.Int64
+
+	latest atomic.Int64 // when the latest one was settled, in Unix ns
 }
 
 // work runs producers and workers until every job has been claimed and settled once.
@@ -132,8 +136,6 @@ func work(ctx context.Context, q queue, jobs, workers int) (*tally, error) {
 					_ = bar.Add(1)
 				case last:
 					return nil
-				default:
-					time.Sleep(time.Millisecond)
 				}
 			}
 		})
@@ -172,5 +174,6 @@ func settle(ctx context.Context, q queue, j job, seen *tally) error {
 	default:
 		return fmt.Errorf("%s was answered %q", j.id, answer)
 	}
+	seen.latest.Store(time.Now().UnixNano())
 	return nil
 }

@@ -8,10 +8,12 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// lease is how long a worker may hold a job before it could be taken for lost.
-const lease = 30 * time.Second
+const (
+	lease = 30 * time.Second // how long a worker may hold a job before it could be taken for lost
+	block = time.Second      // how long a claim waits for a job
+)
 
-// queue speaks the four verbs for one queue. All of its keys share a hash tag.
+// queue speaks the verbs for one queue. All of its keys share a hash tag.
 type queue struct {
 	client valkey.Client
 	base   string // "emq:{name}:"
@@ -31,22 +33,22 @@ func (q queue) enqueue(ctx context.Context, id, payload string) (bool, error) {
 		Keys(q.row(id), q.key("pending")).Args(id, payload).Build()).AsBool()
 }
 
-// claim takes the oldest pending job, or reports false if there is none.
+// claim takes the oldest pending job, waits for one if there is none, and reports false if none came. Blocking gives the call
+// a connection for as long as it waits, and no timeout.
 func (q queue) claim(ctx context.Context) (job, bool, error) {
-	reply, err := q.client.Do(ctx, q.client.B().Arbitrary("EMQ.CLAIM", "2").
-		Keys(q.key("pending"), q.key("active")).
-		Args(q.key("job:"), milliseconds(lease)).Build()).ToArray()
+	reply, err := q.client.Do(ctx, q.client.B().Arbitrary("EMQ.BCLAIM", milliseconds(lease), milliseconds(block)).
+		Keys(q.base).Blocking()).ToArray()
 	if err != nil || len(reply) == 0 {
 		return job{}, false, err
 	}
 	var j job
-	if j.id, err = reply[0].ToString(); err != nil {
+	if j.id, err = reply[1].ToString(); err != nil {
 		return job{}, false, err
 	}
-	if j.payload, err = reply[1].ToString(); err != nil {
+	if j.payload, err = reply[2].ToString(); err != nil {
 		return job{}, false, err
 	}
-	token, err := reply[2].AsInt64()
+	token, err := reply[3].AsInt64()
 	j.token = strconv.FormatInt(token, 10)
 	return j, err == nil, err
 }

@@ -16,6 +16,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// block is how long a claim waits for a job.
+const block = 3 * time.Second
+
 func main() {
 	addrs := flag.String("addrs", "127.0.0.1:6399", "the servers, separated by commas")
 	queues := flag.Int("queues", 12, "how many queues")
@@ -31,8 +34,10 @@ func main() {
 		shards[fmt.Sprintf("shard-%d", i)] = addr
 	}
 	ring := redis.NewRing(&redis.RingOptions{
-		Addrs:      shards,
-		MaxRetries: -1, // a CLAIM whose answer was lost may have taken a job
+		Addrs:       shards,
+		MaxRetries:  -1,                       // a claim whose answer was lost may have taken a job
+		ReadTimeout: block + 10*time.Second,   // claims wait, each on a connection that it has for itself
+		PoolSize:    *queues * (*workers + 1), // on each server: all queues may live there
 		// By default a Ring gives the queues of a server that is down to the others. Its jobs would stay behind, so the
 		// queues wait for it.
 		HeartbeatFn: func(context.Context, *redis.Client) bool { return true },
@@ -44,6 +49,7 @@ func main() {
 	var work errgroup.Group
 	for i := range *queues {
 		base := fmt.Sprintf("emq:{queue-%d}:", i)
+		work.Go(func() error { return produce(ctx, ring, base, *jobs) })
 		for w := range *workers {
 			share := *jobs / *workers
 			if w < *jobs%*workers {
@@ -68,20 +74,30 @@ func main() {
 	fmt.Printf("%d jobs in %s, %.0f/s\n", done.Load(), took.Round(time.Millisecond), float64(done.Load())/took.Seconds())
 }
 
-// carry enqueues, claims and completes so many jobs of one queue.
-func carry(ctx context.Context, ring *redis.Ring, base string, jobs int, done *atomic.Int64) error {
+// produce enqueues so many jobs of one queue.
+func produce(ctx context.Context, ring *redis.Ring, base string, jobs int) error {
 	for range jobs {
 		id := "JOB" + ulid.Make().String()
-		if err := do(ctx, ring, "EMQ.ENQUEUE", 2, base+"job:"+id, base+"pending", id, "x").Err(); err != nil {
+		if err := do(ctx, ring, 2, "EMQ.ENQUEUE", 2, base+"job:"+id, base+"pending", id, "x").Err(); err != nil {
 			return err
 		}
-		// Others claim as well, so it may be another's job; there is one for each.
-		job, err := do(ctx, ring, "EMQ.CLAIM", 2, base+"pending", base+"active", base+"job:", 30_000).Slice()
+	}
+	return nil
+}
+
+// carry claims and completes so many jobs of one queue, as they come.
+func carry(ctx context.Context, ring *redis.Ring, base string, jobs int, done *atomic.Int64) error {
+	for claimed := 0; claimed < jobs; {
+		job, err := do(ctx, ring, 3, "EMQ.BCLAIM", 30_000, block.Milliseconds(), base).Slice()
 		if err != nil {
 			return err
 		}
-		id, token := job[0].(string), job[2]
-		n, err := do(ctx, ring, "EMQ.COMPLETE", 2, base+"active", base+"job:"+id, id, token, base).Int64()
+		if len(job) == 0 {
+			continue // nothing came
+		}
+		claimed++
+		id, token := job[1].(string), job[3]
+		n, err := do(ctx, ring, 2, "EMQ.COMPLETE", 2, base+"active", base+"job:"+id, id, token, base).Int64()
 		if err != nil {
 			return err
 		}
@@ -90,11 +106,11 @@ func carry(ctx context.Context, ring *redis.Ring, base string, jobs int, done *a
 	return nil
 }
 
-// do sends a verb to the server of its queue. A Ring takes the first argument of a command that it does not know for its
-// key, and here that is numkeys: all would go to the server of the key "2". The key is the second.
-func do(ctx context.Context, ring *redis.Ring, args ...any) *redis.Cmd {
+// do sends a verb to the server of its queue: where its first key stands is said, since a Ring takes the first argument of a
+// command that it does not know for the key. Here that is numkeys or the lease, and all would go to one server.
+func do(ctx context.Context, ring *redis.Ring, key int8, args ...any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx, args...)
-	cmd.SetFirstKeyPos(2)
+	cmd.SetFirstKeyPos(key)
 	_ = ring.Process(ctx, cmd) // the command holds it
 	return cmd
 }

@@ -4,9 +4,13 @@
 package clients
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -54,7 +58,25 @@ const (
 	prefixed       deed = "enqueue prefixed"        // SET and ENQUEUE, with a prefix for keys set in the client
 	wrong          deed = "claim wrong"             // CLAIM with a lease that is no number
 	wrongExplained deed = "claim wrong, last error" // the same, and then the client is asked for the error
+
+	// BCLAIM, as the client comes, and then set up as the page says.
+	waitShort        deed = "wait 3000" // so many ms; no job comes
+	waitLong         deed = "wait 12000"
+	waitForEver      deed = "wait 0"
+	waitBeside       deed = "wait beside"    // and when told so, an ENQUEUE by the same client
+	waitGivenUp      deed = "wait given up"  // and when told so, or after the time that is set for a call, it is given up
+	waitCancelled    deed = "wait cancelled" // the same, with asyncio
+	waitShifted      deed = "wait shifted"   // given up, then PING on the same connection
+	waitGivenUpRight deed = "wait given up right"
+	waitDeadline     deed = "wait deadline right" // given up by a context's deadline
+	waitLongRight    deed = "wait 12000 right"
+	waitForEverRight deed = "wait 0 right"
+	waitBesideRight  deed = "wait beside right"
+	waitUnblocked    deed = "wait unblocked right" // CLIENT ID, BCLAIM until CLIENT UNBLOCK, PING, on one connection
 )
+
+// right tells whether the client is to be set up as the page says for calls that wait.
+func (d deed) right() bool { return strings.HasSuffix(string(d), " right") }
 
 // said is what the user of a client got to see: a reply or an exception.
 type said struct {
@@ -65,7 +87,20 @@ type said struct {
 // program does deeds with one client.
 type program struct {
 	version func(t *testing.T) said
-	run     func(t *testing.T, addr string, deed deed, user string) said
+	start   func(t *testing.T, addr string, deed deed, user string) *run
+}
+
+// run is a deed that is under way.
+type run struct {
+	next  func()          // has a claim that waits be given up, or another command be sent beside it
+	ended <-chan struct{} // the claim that waits is over for the client
+	end   func() said     // waits for the end of the deed
+}
+
+// run has a deed done.
+func (p program) run(t *testing.T, addr string, deed deed, user string) said {
+	t.Helper()
+	return p.start(t, addr, deed, user).end()
 }
 
 // programs are the clients of the page's table, by the names that they have there. build/clients.sh installs those that are
@@ -88,11 +123,17 @@ var programs = map[string]program{
 	"Redis::Fast 0.34":   child("", "/usr/bin/perl", "testdata/perl/client.pl"),
 }
 
+// TestMain: the tests here wait for clients more than they work.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8")
+	os.Exit(m.Run())
+}
+
 // child is a program of another language. It may need a library that is not the system's: NAME=folder, below build/clients.
 func child(library string, argv ...string) program {
-	call := func(args ...string) (s said) {
+	start := func(args ...string) *run {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // one that hangs is a failure
-		defer cancel()
 		cmd := exec.CommandContext(ctx, argv[0], append(argv[1:], args...)...)
 		if name, folder, ok := strings.Cut(library, "="); ok {
 			path, err := filepath.Abs("../../build/clients/" + folder)
@@ -100,30 +141,59 @@ func child(library string, argv ...string) program {
 				_, err = os.Stat(path) // without it the system's library would be taken
 			}
 			if err != nil {
-				return said{Error: err.Error()}
+				cmd.Err = err
 			}
 			cmd.Env = append(os.Environ(), name+"="+path)
 		}
 		var problems strings.Builder
 		cmd.Stderr = &problems
-		out, err := cmd.Output()
-		lines := strings.Split(strings.TrimSpace(string(out)), "\n") // GLIDE logs to the standard output
+		in, inErr := cmd.StdinPipe()
+		out, outErr := cmd.StdoutPipe()
+		err := errors.Join(inErr, outErr)
 		if err == nil {
-			err = json.Unmarshal([]byte(lines[len(lines)-1]), &s)
+			err = cmd.Start()
 		}
-		if err != nil {
-			return said{Error: fmt.Sprintf("%s: %s\n%s%s", argv[0], err, out, problems.String())}
+		ended, last := make(chan struct{}), make(chan string, 1)
+		end := sync.OnceFunc(func() { close(ended) })
+		if err == nil {
+			go func() {
+				line := ""
+				for lines := bufio.NewScanner(out); lines.Scan(); { // GLIDE logs to the standard output
+					if line = lines.Text(); line == "ended" {
+						end()
+					}
+				}
+				end()
+				last <- line
+			}()
 		}
-		return s
+		return &run{
+			next:  func() { _, _ = io.WriteString(in, "next\n") },
+			ended: ended,
+			end: func() (s said) {
+				defer cancel()
+				if err == nil {
+					_ = in.Close()
+					line := <-last // read to its end, as Wait demands
+					if err = cmd.Wait(); err == nil {
+						err = json.Unmarshal([]byte(line), &s)
+					}
+				}
+				if err != nil {
+					return said{Error: fmt.Sprintf("%s: %s\n%s", argv[0], err, problems.String())}
+				}
+				return s
+			},
+		}
 	}
-	version := sync.OnceValue(func() said { return call("version") })
+	version := sync.OnceValue(func() said { return start("version").end() })
 	return program{
 		version: func(*testing.T) said { return version() },
-		run: func(t *testing.T, addr string, deed deed, user string) said {
+		start: func(t *testing.T, addr string, deed deed, user string) *run {
 			t.Helper()
 			host, port, err := net.SplitHostPort(addr)
 			require.NoError(t, err)
-			return call(string(deed), host, port, user)
+			return start(string(deed), host, port, user)
 		},
 	}
 }
@@ -178,24 +248,34 @@ func (s said) same(t *testing.T) said {
 
 // The page's table of clients: each row is tried, and each program has a row.
 func TestTableOfClients(t *testing.T) {
-	page, err := os.ReadFile("../../docs/protocol.md")
-	require.NoError(t, err)
-	_, rest, ok := strings.Cut(string(page), "| client | a CLAIM whose answer is lost |")
-	require.True(t, ok, "the page has no table of clients")
-	table, _, _ := strings.Cut(rest, "\n\n")
-	rows := regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$`).FindAllStringSubmatch(table, -1)
-	require.Len(t, rows, len(programs)+1, "rows and programs") // one is the rule below the heads
-	for _, row := range rows[1:] {
-		p, ok := programs[row[1]]
-		require.True(t, ok, "nobody tries %s", row[1])
-		t.Run(row[1], func(t *testing.T) {
-			p.need(t, row[1])
-			t.Run("lost answer", func(t *testing.T) { require.Equal(t, row[2], p.lost(t, claim)) })
-			t.Run("rights", func(t *testing.T) { require.Equal(t, row[3], p.limited(t, "+@emq", life)) })
-			t.Run("bytes", func(t *testing.T) { require.Equal(t, row[4], p.bytes(t, claimText)) })
-			t.Run("MULTI", func(t *testing.T) { require.Equal(t, row[5], p.multi(t, claimInMulti)) })
+	for _, row := range table(t, "| client | a CLAIM whose answer is lost |", 5) {
+		p, name := programs[row[0]], row[0]
+		t.Run(name, func(t *testing.T) {
+			p.need(t, name)
+			t.Run("lost answer", func(t *testing.T) { require.Equal(t, row[1], p.lost(t, claim)) })
+			t.Run("rights", func(t *testing.T) { require.Equal(t, row[2], p.limited(t, "+@emq", life)) })
+			t.Run("bytes", func(t *testing.T) { require.Equal(t, row[3], p.bytes(t, claimText)) })
+			t.Run("MULTI", func(t *testing.T) { require.Equal(t, row[4], p.multi(t, claimInMulti)) })
 		})
 	}
+}
+
+// table reads the page's table that begins so: a row for each program, and a program for each row.
+func table(t *testing.T, head string, columns int) (rows [][]string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/protocol.md")
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(page), head)
+	require.True(t, ok, "the page has no such table")
+	text, _, _ := strings.Cut(rest, "\n\n")
+	for _, line := range strings.Split(text, "\n")[2:] {
+		row := strings.Split(strings.Trim(line, "| "), " | ")
+		require.Len(t, row, columns, line)
+		require.Contains(t, programs, row[0], "nobody tries it")
+		rows = append(rows, row)
+	}
+	require.Len(t, rows, len(programs), "rows and programs")
+	return rows
 }
 
 // lost has a client claim, and its answer be lost: how often does the server get it?

@@ -6,54 +6,77 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 	valkeygo "github.com/valkey-io/valkey-go"
+
+	"emq/test/wire"
 )
 
 // The clients of Go do their deeds here, as the programs in testdata do theirs.
 
 // dialed is a client that is connected: it does one command, or some in a MULTI.
 type dialed struct {
-	do    func(args []string) (any, error)
+	do    func(ctx context.Context, args []string) (any, error)
 	multi func(commands [][]string) (any, error)
 	close func()
 }
 
 // inGo is a program for a client that is a Go module.
 func inGo(module string, dial func(addr string, deed deed, user, password string) (dialed, error)) program {
+	does := func(addr string, deed deed, user string, s *stage) said {
+		password := ""
+		if user != "" {
+			password = secret
+		}
+		c, err := dial(addr, deed, user, password)
+		if err != nil {
+			return said{Error: err.Error()}
+		}
+		defer c.close()
+		reply, err := c.does(deed, s)
+		if err != nil {
+			return said{Error: err.Error()}
+		}
+		return said{Reply: plain(reply)}
+	}
 	return program{
 		version: func(t *testing.T) said { return said{Reply: required(t, module)} },
-		run: func(t *testing.T, addr string, deed deed, user string) said {
-			t.Helper()
-			password := ""
-			if user != "" {
-				password = secret
+		start: func(_ *testing.T, addr string, deed deed, user string) *run {
+			s := &stage{next: make(chan struct{}), ended: make(chan struct{}), over: make(chan struct{})}
+			result := make(chan said, 1)
+			go func() { result <- does(addr, deed, user, s) }()
+			return &run{
+				next:  func() { close(s.next) },
+				ended: s.ended,
+				end:   func() said { close(s.over); return <-result },
 			}
-			c, err := dial(addr, deed, user, password)
-			if err != nil {
-				return said{Error: err.Error()}
-			}
-			defer c.close()
-			reply, err := c.does(deed)
-			if err != nil {
-				return said{Error: err.Error()}
-			}
-			return said{Reply: plain(reply)}
 		},
 	}
 }
 
-func (c dialed) does(what deed) (any, error) {
+// stage is how a client that has a claim wait hears of its test, and the test of it.
+type stage struct{ next, ended, over chan struct{} }
+
+// waits has a claim wait. What the test may see of it lasts until the test is over.
+func (c dialed) waits(ctx context.Context, block int64, s *stage) (any, error) {
+	reply, err := c.do(ctx, wire.BClaim(lease, block, mail))
+	close(s.ended)
+	<-s.over
+	return reply, err
+}
+
+func (c dialed) does(what deed, s *stage) (any, error) {
 	claim, stale := mail.Claim(lease), mail.Complete(first, "99")
 	switch what {
 	case life, lifeUncached:
 		var replies []any
 		for _, args := range [][]string{mail.Enqueue(first, "hello"), claim, mail.Complete(first, "1"), claim} {
-			reply, err := c.do(args)
+			reply, err := c.do(ctx, args)
 			if err != nil {
 				return nil, err
 			}
@@ -61,17 +84,48 @@ func (c dialed) does(what deed) (any, error) {
 		}
 		return replies, nil
 	case settleStale:
-		return c.do(stale)
+		return c.do(ctx, stale)
 	case claimText:
-		reply, err := c.do(claim)
+		reply, err := c.do(ctx, claim)
 		if job, ok := plain(reply).([]any); ok && len(job) == 3 {
 			return []any{job[0], hex.EncodeToString([]byte(job[1].(string))), job[2]}, err
 		}
 		return reply, err
 	case claimInMulti:
 		return c.multi([][]string{claim, stale})
+	case waitShort:
+		return c.waits(ctx, 3000, s)
+	case waitLong, waitLongRight:
+		return c.waits(ctx, 12_000, s)
+	case waitForEver, waitForEverRight:
+		return c.waits(ctx, 0, s)
+	case waitBeside, waitBesideRight:
+		go func() {
+			<-s.next
+			_, _ = c.do(ctx, mail.Enqueue(first, "hello"))
+		}()
+		return c.waits(ctx, 3000, s)
+	case waitGivenUp, waitGivenUpRight:
+		until, cancel := context.WithCancel(ctx)
+		go func() { <-s.next; cancel() }()
+		return c.waits(until, 0, s)
+	case waitDeadline:
+		until, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+		defer cancel()
+		return c.waits(until, 0, s)
+	case waitUnblocked:
+		id, err := c.do(ctx, []string{"CLIENT", "ID"})
+		if err != nil {
+			return nil, err
+		}
+		reply, err := c.waits(ctx, 0, s)
+		if err != nil {
+			return nil, err
+		}
+		pong, err := c.do(ctx, []string{"PING"})
+		return []any{id, reply, pong}, err
 	default:
-		return c.do(claim)
+		return c.do(ctx, claim)
 	}
 }
 
@@ -119,9 +173,16 @@ var goRedis = inGo("github.com/redis/go-redis/v9", func(addr string, deed deed, 
 	if deed == claimOnce {
 		o.MaxRetries = -1
 	}
+	if deed.right() {
+		o.ReadTimeout, o.ContextTimeoutEnabled, o.MaxRetries = -1, true, -1
+	}
 	db := goredis.NewClient(o)
+	send := db.Do
+	if deed == waitUnblocked {
+		send = db.Conn().Do
+	}
 	return dialed{
-		do: func(args []string) (any, error) { return db.Do(ctx, words(args)...).Result() },
+		do: func(ctx context.Context, args []string) (any, error) { return send(ctx, words(args)...).Result() },
 		multi: func(commands [][]string) (any, error) {
 			var cmds []*goredis.Cmd
 			_, _ = db.TxPipelined(ctx, func(p goredis.Pipeliner) error { // its error is the first of theirs
@@ -152,8 +213,18 @@ var valkeyGo = inGo("github.com/valkey-io/valkey-go", func(addr string, deed dee
 		return dialed{}, err
 	}
 	command := func(args ...string) valkeygo.Completed { return db.B().Arbitrary(args...).Build() }
+	do := db.Do
+	if deed == waitUnblocked {
+		own, _ := db.Dedicate()
+		do = own.Do
+	}
 	return dialed{
-		do: func(args []string) (any, error) { return db.Do(ctx, command(args...)).ToAny() },
+		do: func(ctx context.Context, args []string) (any, error) {
+			if deed.right() && args[0] == "EMQ.BCLAIM" {
+				return do(ctx, db.B().Arbitrary(args...).Blocking()).ToAny()
+			}
+			return do(ctx, command(args...)).ToAny()
+		},
 		multi: func(commands [][]string) (any, error) {
 			list := []valkeygo.Completed{command("MULTI")}
 			for _, args := range commands {
@@ -173,8 +244,18 @@ var rueidisOfGo = inGo("github.com/redis/rueidis", func(addr string, deed deed, 
 		return dialed{}, err
 	}
 	command := func(args ...string) rueidis.Completed { return db.B().Arbitrary(args...).Build() }
+	do := db.Do
+	if deed == waitUnblocked {
+		own, _ := db.Dedicate()
+		do = own.Do
+	}
 	return dialed{
-		do: func(args []string) (any, error) { return db.Do(ctx, command(args...)).ToAny() },
+		do: func(ctx context.Context, args []string) (any, error) {
+			if deed.right() && args[0] == "EMQ.BCLAIM" {
+				return do(ctx, db.B().Arbitrary(args...).Blocking()).ToAny()
+			}
+			return do(ctx, command(args...)).ToAny()
+		},
 		multi: func(commands [][]string) (any, error) {
 			list := []rueidis.Completed{command("MULTI")}
 			for _, args := range commands {
@@ -186,13 +267,25 @@ var rueidisOfGo = inGo("github.com/redis/rueidis", func(addr string, deed deed, 
 	}, nil
 })
 
-var redigo = inGo("github.com/gomodule/redigo", func(addr string, _ deed, user, password string) (dialed, error) {
-	db, err := redis.Dial("tcp", addr, redis.DialUsername(user), redis.DialPassword(password))
+var redigo = inGo("github.com/gomodule/redigo", func(addr string, deed deed, user, password string) (dialed, error) {
+	options := []redis.DialOption{redis.DialUsername(user), redis.DialPassword(password)}
+	if deed.right() {
+		options = append(options, redis.DialReadTimeout(time.Second)) // which the calls have to overrule
+	}
+	db, err := redis.Dial("tcp", addr, options...)
 	if err != nil {
 		return dialed{}, err
 	}
 	return dialed{
-		do: func(args []string) (any, error) { return db.Do(args[0], words(args[1:])...) },
+		do: func(ctx context.Context, args []string) (any, error) {
+			switch {
+			case deed == waitGivenUp, deed == waitGivenUpRight:
+				return redis.DoContext(db, ctx, args[0], words(args[1:])...)
+			case deed.right():
+				return redis.DoWithTimeout(db, 0, args[0], words(args[1:])...)
+			}
+			return db.Do(args[0], words(args[1:])...)
+		},
 		multi: func(commands [][]string) (any, error) {
 			for _, args := range append([][]string{{"MULTI"}}, commands...) {
 				if err := db.Send(args[0], words(args[1:])...); err != nil {

@@ -14,7 +14,24 @@ sub complete { my ($id, $token) = @_; ('EMQ.COMPLETE', 2, $base . 'active', $bas
 # A command whose name the client does not know is a method of that name.
 sub call { my ($db, $name, @args) = @_; $db->$name(@args) }
 
+# What the test may see of a claim that waits lasts until the test is over.
+sub waits {
+	my ($db, $block) = @_;
+	my $reply = eval { call($db, 'EMQ.BCLAIM', 30000, $block, $base) };
+	my $error = $@;
+	$| = 1;
+	print "ended\n";
+	my @rest = <STDIN>;
+	die $error if $error;
+	$reply;
+}
+
 my %deeds = (
+	'wait 3000' => sub { waits($_[0], 3000) },
+	'wait 12000' => sub { waits($_[0], 12000) },
+	'wait 0' => sub { waits($_[0], 0) },
+	'wait given up' => sub { waits($_[0], 0) },
+	'wait unblocked' => sub { my $id = call($_[0], 'CLIENT', 'ID'); [$id, waits($_[0], 0), scalar $_[0]->ping] },
 	life => sub {
 		my $created = call($_[0], @enqueue);
 		my $job = call($_[0], @claim);
@@ -29,8 +46,9 @@ my %deeds = (
 my $said = eval {
 	my $reply = $deed eq 'version' ? $Redis::Fast::VERSION : do {
 		my $db = Redis::Fast->new(server => "$host:$port", $user ? (username => $user, password => 'secret') : (),
-			$deed eq 'claim reconnect' ? (reconnect => 10) : ());
-		$deeds{$deed}->($db);
+			$deed eq 'claim reconnect' ? (reconnect => 10) : (),
+			$deed eq 'wait given up' ? (read_timeout => 0.5) : ());
+		$deeds{$deed =~ s/ right$//r}->($db);
 	};
 	{ reply => $reply };
 } || { error => "$@" };

@@ -12,7 +12,28 @@ $queued = function ($db) use ($claim, $complete, $id) {
 	$db->rawCommand(...$complete($id, 99));
 	return $db->exec();
 };
+// What the test may see of a claim that waits lasts until the test is over.
+$waits = function ($db, $block) use ($base) {
+	try {
+		return $db->rawCommand('EMQ.BCLAIM', 30000, $block, $base);
+	} finally {
+		echo "ended\n";
+		stream_get_contents(STDIN);
+	}
+};
 $deeds = [
+	'wait 3000' => fn($db) => $waits($db, 3000),
+	'wait 12000' => fn($db) => $waits($db, 12000),
+	'wait 0' => fn($db) => $waits($db, 0),
+	'wait given up' => fn($db) => $waits($db, 0),
+	'wait shifted' => function ($db) use ($waits) {
+		try {
+			$waits($db, 0);
+		} catch (RedisException $e) {
+			return $db->rawCommand('PING');
+		}
+	},
+	'wait unblocked' => fn($db) => [$db->rawCommand('CLIENT', 'ID'), $waits($db, 0), $db->ping() ? 'PONG' : null],
 	'life' => function ($db) use ($enqueue, $claim, $complete) {
 		$created = $db->rawCommand(...$enqueue);
 		$job = $db->rawCommand(...$claim);
@@ -40,12 +61,21 @@ try {
 	if ($deed === 'version') {
 		$said = ['reply' => phpversion('redis')];
 	} else {
+		if (str_ends_with($deed, ' right')) {
+			ini_set('default_socket_timeout', '1'); // which the setting below has to overrule
+		}
 		$db = new Redis();
 		$db->connect($host, (int) $port);
 		if ($user !== '') {
 			$db->auth([$user, 'secret']);
 		}
-		$said = ['reply' => $deeds[$deed]($db)];
+		if ($deed === 'wait given up' || $deed === 'wait shifted') {
+			$db->setOption(Redis::OPT_READ_TIMEOUT, 0.5);
+		}
+		if (str_ends_with($deed, ' right')) { // set up as the page says for calls that wait
+			$db->setOption(Redis::OPT_READ_TIMEOUT, -1);
+		}
+		$said = ['reply' => $deeds[preg_replace('/ right$/', '', $deed)]($db)];
 	}
 } catch (Throwable $e) {
 	$said = ['error' => $e->getMessage()];

@@ -24,10 +24,30 @@ def life(db)
   [created, job, db.call("EMQ.COMPLETE", 2, BASE + "active", BASE + "job:" + id, id, token, BASE), db.call(*CLAIM)]
 end
 
+# What the test may see of a claim that waits lasts until the test is over.
+def waits(db, block)
+  db.call("EMQ.BCLAIM", 30000, block, BASE)
+ensure
+  $stdout.puts "ended"
+  $stdout.flush
+  $stdin.read
+end
+
+def beside(db)
+  Thread.new { $stdin.gets; db.call(*ENQUEUE) }
+  waits(db, 3000)
+end
+
 def hex(job) = [job[0], job[1].unpack1("H*"), job[2]]
 
 QUEUED = ->(p) { p.call(*CLAIM); p.call(*STALE) }
 DEEDS = {
+  "wait 3000" => ->(db) { waits(db, 3000) },
+  "wait 12000" => ->(db) { waits(db, 12000) },
+  "wait 0" => ->(db) { waits(db, 0) },
+  "wait beside" => ->(db) { beside(db) },
+  "wait given up" => ->(db) { waits(db, 0) },
+  "wait unblocked" => ->(db) { [db.call("CLIENT", "ID"), waits(db, 0), db.call("PING")] },
   "life" => ->(db) { life(db) },
   "claim" => ->(db) { db.call(*CLAIM) },
   "claim once" => ->(db) { db.call(*CLAIM) },
@@ -40,9 +60,12 @@ DEEDS = {
 
 settings = { host: host, port: port.to_i }
 settings.update(username: user, password: "secret") unless user.to_s.empty?
-settings[:reconnect_attempts] = 0 if deed == "claim once"
+right = deed.end_with?(" right") # set up as the page says for calls that wait
+settings[:reconnect_attempts] = 0 if right || deed == "claim once"
+settings[:timeout] = 22 if right
+settings[:timeout] = 0.5 if deed == "wait given up"
 said = begin
-  { reply: deed == "version" ? Redis::VERSION : shown(DEEDS.fetch(deed).call(Redis.new(**settings))) }
+  { reply: deed == "version" ? Redis::VERSION : shown(DEEDS.fetch(deed.delete_suffix(" right")).call(Redis.new(**settings))) }
 rescue StandardError => e
   { error: e.message }
 end
