@@ -241,10 +241,10 @@ func (v *Command) listed(c *Call) int {
 	return (len(c.Args) - v.listAt) / len(v.List)
 }
 
-// argAt is the description of an argument, by its place; of a list, of its first job.
+// argAt is the description of an argument, by its place.
 func (v *Command) argAt(at int) *Arg {
 	if v.isListed(at) {
-		return &v.List[at-v.listAt]
+		return &v.List[(at-v.listAt)%len(v.List)]
 	}
 	return &v.Args[at-1]
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"emq/test/wire"
 )
 
 // Another module may write from inside a keyspace event, the worst moment there is: in the middle of a command of ours.
@@ -182,4 +184,22 @@ func TestAnotherModuleWritesInTheMiddleOfASweep(t *testing.T) {
 			st.Must("DEBUG SET-ACTIVE-EXPIRE 1", "FLUSHALL") // what is left is the other module's doing
 		})
 	}
+}
+
+// Another module's call that does not allow for waiting gets the empty array at once, or a job.
+func TestAnotherModuleDoesNotWait(t *testing.T) {
+	s := start(t, withModule())
+	s.loadTestModule(t, "meddler")
+	st := s.fresh(t)
+	call := func() {
+		require.Equal(t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", "set", "other"}, wire.BClaim(60000, 0, good)...)...))
+		st.Must("SET other x")
+	}
+	call()
+	require.Equal(t, "1", st.Info("emq_bclaim_empty"))
+	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
+	call()
+	require.Equal(t, "1", st.Info("emq_bclaim_claimed"))
+	require.Equal(t, "0", st.Info("emq_waiting_clients"))
+	require.Equal(t, []string{"JOB1"}, st.members(good.Active()))
 }

@@ -298,6 +298,98 @@ func TestOperators(t *testing.T) {
 	}
 }
 
+// Clients that wait, are served, time out, are unblocked, go and are freed, in random order and in queues of long and of
+// short names: the host sees that each is answered once and that nothing is kept, the sanitizers the rest.
+func TestWaiting(t *testing.T) {
+	s := store.Serve(t)
+	c := wire.Dial(t, s.Socket)
+	dice := rand.New(rand.NewPCG(store.Seed(t), 0))
+	queues := []wire.Queue{"a", "b", wire.Queue(strings.Repeat("q", 300)), "d"}
+	one := func() wire.Queue { return queues[dice.IntN(len(queues))] }
+	type claimant struct {
+		*wire.Conn
+		id      string
+		waiting bool
+	}
+	var all []*claimant
+	counts := func() (waiting int64) { return wire.Value(c.Do("CLIENT", "BLOCKED")).(int64) }
+	job := 0
+	enqueue := func() {
+		job++
+		c.Do(one().Enqueue(fmt.Sprintf("JOB%06d", job), "x")...)
+	}
+	for round := range store.Rounds(t, 3, 40) {
+		c.Must("FLUSHALL", "STUB RIGHTS all", "SET {emq}:version "+wire.Wire6, "SELECT 1", "SET {emq}:version "+wire.Wire6, "SELECT 0")
+		for range 400 {
+			for len(all) < 12 {
+				w := &claimant{Conn: wire.Dial(t, s.Socket)}
+				w.id = strconv.FormatInt(wire.Value(w.Do("CLIENT", "ID")).(int64), 10)
+				w.Must("SELECT " + strconv.Itoa(dice.IntN(2)))
+				all = append(all, w)
+			}
+			at := dice.IntN(len(all))
+			w := all[at]
+			switch n := dice.IntN(16); {
+			case n < 6:
+				if w.waiting { // it has been answered, or is told to come back
+					c.Must("CLIENT UNBLOCK " + w.id)
+					w.Receive()
+				}
+				args := wire.BClaim(1000, 0, one())
+				for range dice.IntN(4) {
+					args = append(args, one().Base())
+				}
+				if dice.IntN(6) == 0 {
+					args = append(args[:2:2], append([]string{"1"}, args[3:]...)...)
+				}
+				w.Send([]string{"PING"}, args)
+				require.Equal(t, "+PONG\r\n", w.Receive()) // so the host has read the call, too
+				w.waiting = true
+			case n < 9:
+				enqueue()
+			case n < 11: // several things of which nobody hears before the end
+				c.Must("MULTI")
+				for range 1 + dice.IntN(4) {
+					if dice.IntN(3) == 0 {
+						c.Must("CLIENT UNBLOCK " + all[dice.IntN(len(all))].id + []string{"", " ERROR"}[dice.IntN(2)])
+					} else {
+						enqueue()
+					}
+				}
+				c.Must("EXEC")
+			case n < 12:
+				c.Must("CLIENT KILL ID " + w.id)
+				w.Close()
+				all = append(all[:at], all[at+1:]...)
+			case n < 13:
+				w.Close()
+				all = append(all[:at], all[at+1:]...)
+			case n < 14:
+				c.Must([]string{"SWAPDB 0 1", "CLIENT PAUSE 1 WRITE", "CLIENT UNPAUSE", "CLIENT UNPAUSE"}[dice.IntN(4)])
+			case n < 15:
+				c.Must([]string{"STUB RIGHTS none", "STUB RIGHTS nouser", "STUB RIGHTS all", "STUB RIGHTS all"}[dice.IntN(4)])
+			default:
+				for i := range 150 { // more bad entries than a wake drops
+					c.Do("ZADD", one().Pending(), "0", fmt.Sprintf("JOB!%03d", i))
+				}
+			}
+		}
+		if round%3 == 0 {
+			c.Must("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")
+		}
+		c.Must("CLIENT UNPAUSE")
+		if round%4 != 3 { // else the host ends with clients that wait
+			for _, w := range all {
+				w.Close()
+			}
+			all = nil
+			store.WaitFor(t, "nobody to wait", func() bool { return counts() == 0 })
+			require.Equal(t, "0", c.Info("emq_waiting_clients"))
+			require.Equal(t, "0", c.Info("emq_waiting_queues"))
+		}
+	}
+}
+
 // Words that are shorter than what a verb cuts off them, and the rest of what it cuts, in the place of each argument.
 func TestShortWords(t *testing.T) {
 	c := wire.Dial(t, store.Serve(t).Socket)

@@ -356,6 +356,24 @@ func logEntry(b *bed) string {
 	return said
 }
 
+// What is wrong with a call refuses it before it waits, at whatever place in the list.
+func TestRefused(t *testing.T) {
+	b := begin(t)
+	for _, tt := range []struct{ line, want string }{
+		{"EMQ.BCLAIM 1 0", "-ERR wrong number of arguments"},
+		{"EMQ.BCLAIM 0 0 emq:{q}:", "-ERR lease_ms must be"},
+		{"EMQ.BCLAIM 1 -1 emq:{q}:", "-ERR timeout_ms must be"},
+		{"EMQ.BCLAIM 1 01 emq:{q}:", "-ERR timeout_ms must be"},
+		{"EMQ.BCLAIM 1 0 emq:{q}:pending", "-EMQKEY base must be"},
+		{"EMQ.BCLAIM 1 0 emq:{q}: emq:{}:", "-EMQKEY base must be"},
+		{"EMQ.BCLAIM x x emq:{q}: emq:{r}: emq:{r}:x", "-EMQKEY base must be"},
+	} {
+		require.Contains(t, b.Run(tt.line), tt.want, tt.line)
+	}
+	require.Equal(t, "0", b.Info("emq_waiting_clients"))
+	require.Equal(t, "0", b.Info("emq_panics"))
+}
+
 // Out of memory, and without enough replicas: who waits is served by what comes.
 func TestUnderPressure(t *testing.T) {
 	b := begin(t)

@@ -9,6 +9,7 @@
  *   - has a key open where other modules may run, as one is made, or may expire;
  *   - makes a key where one that has expired, and is not gone yet, may stand;
  *   - changes a key without signalling it, or signals one that it did not change;
+ *   - answers a client that waits in a way that can't be taken back, or not exactly once when it says that it has;
  *   - propagates anything else than it did: what it propagates is carried out on a second store, which must be equal. */
 #include <dlfcn.h>
 #include <errno.h>
@@ -35,6 +36,7 @@ struct vm_string {
 };
 struct vm_key {
     bytes name;
+    int db;
     int mode;
     size_t at;      /* of the range */
     size_t end;
@@ -74,6 +76,29 @@ struct vm_ctx {
     size_t postponed;
     int refused, wrote;
     const char *verb;
+    struct vm_blocked *blocked; /* whose callback this is, or what the command made */
+};
+
+typedef struct {
+    int fd, db;
+    unsigned long long id;
+    text in;
+    struct vm_blocked *blocked;
+} client;
+
+/* A client that waits, until the module's last callback for it. */
+struct vm_blocked {
+    client *who; /* NULL: it is gone, or has another answer */
+    vm_string **argv, *key;
+    int argc, db, is_ready, unblocked;
+    int64_t due_ms; /* 0: never */
+    vm_command_fn on_ready, on_timeout;
+    vm_free_fn on_free;
+    vm_disconnect_fn on_disconnect;
+    void *with;
+    text reply; /* of its thread-safe contexts */
+    long replies;
+    vm_blocked *next, *next_ready, *next_done;
 };
 
 enum { MAX_CLIENTS = 64, MAX_COMMANDS = 64, MAX_CHANGED = 4096, MAX_WORDS = 8192, MAX_SETTINGS = 16, MAX_TIMERS = 8 };
@@ -224,26 +249,10 @@ static void api_SetModuleAttribs(vm_ctx *ctx, const char *name, int version, int
 }
 static void api_SetModuleOptions(vm_ctx *ctx, int options) { (void)ctx; module_options = options; }
 static int api_GetServerVersion(void) { return server_version; }
-/* Nobody waits here. */
-static int api_GetContextFlags(vm_ctx *ctx) { (void)ctx; return VM_CTX_DENY_BLOCKING | (is_replica ? VM_CTX_REPLICA : 0); }
-
-static vm_blocked *api_BlockClientOnKeysWithFlags(vm_ctx *ctx, vm_command_fn on_ready, vm_command_fn on_timeout, vm_free_fn on_free,
-                                                  long long timeout_ms, vm_string **keys, int num_keys, void *with, int flags) {
-    (void)ctx, (void)on_ready, (void)on_timeout, (void)on_free, (void)timeout_ms, (void)keys, (void)num_keys, (void)with, (void)flags;
-    fault("a client is blocked where that is denied");
-}
-static void api_SetDisconnectCallback(vm_blocked *blocked, vm_disconnect_fn f) { (void)blocked, (void)f; fault("nobody waits"); }
-static void *api_GetBlockedClientPrivateData(vm_ctx *ctx) { (void)ctx; fault("nobody waits"); }
-static void api_SignalKeyAsReady(vm_ctx *ctx, vm_string *key) { (void)ctx, (void)key; fault("nobody waits"); }
-static vm_ctx *api_GetThreadSafeContext(vm_blocked *blocked) { (void)blocked; fault("nobody waits"); }
-static vm_ctx *api_GetDetachedThreadSafeContext(vm_ctx *ctx) { (void)ctx; fault("nobody waits"); }
-static void api_FreeThreadSafeContext(vm_ctx *ctx) { (void)ctx; fault("nobody waits"); }
-static unsigned long long api_GetClientId(vm_ctx *ctx) { (void)ctx; return 1; }
-static vm_string *api_GetClientUserNameById(vm_ctx *ctx, uint64_t client) { (void)ctx, (void)client; return NULL; }
-static int api_ACLCheckCommandPermissions(vm_user *user, vm_string **argv, int argc) { (void)user, (void)argv, (void)argc; return VM_OK; }
-static int api_ACLAddLogEntryByUserName(vm_ctx *ctx, vm_string *user, vm_string *object, int reason) {
-    (void)ctx, (void)user, (void)object, (void)reason;
-    return VM_OK;
+static int in_exec, is_paused;
+static int api_GetContextFlags(vm_ctx *ctx) {
+    (void)ctx;
+    return (in_exec ? VM_CTX_MULTI : 0) | (is_replica ? VM_CTX_REPLICA : 0);
 }
 
 static vm_info *api_GetServerInfo(vm_ctx *ctx, const char *section) {
@@ -571,6 +580,205 @@ static void tell(vm_event_fn f, uint64_t id, uint64_t sub, void *with, const cha
     leave(&v, what);
 }
 
+/* ---- Clients that wait ---- */
+
+static int64_t coarse_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void set_clock(void) {
+    struct timeval t;
+    gettimeofday(&t, NULL);
+    now_us = (int64_t)t.tv_sec * 1000000 + t.tv_usec;
+}
+
+static client clients[MAX_CLIENTS], *current; /* whose command runs */
+static vm_blocked *all_blocked, *first_ready, **last_ready = &first_ready, *first_done, **last_done = &first_done;
+
+/* What must hold after each call of the module that may write. */
+static void check_effects(const char *what) {
+    for (int i = 0; i < num_changed; i++) {
+        if (!changed[i].signalled) fault("%s does not signal %.*s", what, (int)changed[i].name.n, changed[i].name.p);
+        free(changed[i].name.p);
+    }
+    num_changed = 0;
+    if (!equal(&data, &replica)) fault("%s propagates something else than it does", what);
+}
+
+static vm_blocked *api_BlockClientOnKeysWithFlags(vm_ctx *ctx, vm_command_fn on_ready, vm_command_fn on_timeout, vm_free_fn on_free,
+                                                  long long timeout_ms, vm_string **keys, int num_keys, void *with, int flags) {
+    if (in_exec || !current || current->blocked || ctx->blocked) fault("a client is blocked where that is denied");
+    if (num_keys != 1 || flags != VM_BLOCK_UNBLOCK_DELETED) fault("blocked on %d keys", num_keys);
+    vm_blocked *b = calloc(1, sizeof(*b));
+    *b = (vm_blocked){.who = current, .db = ctx->db, .due_ms = timeout_ms ? coarse_ms() + timeout_ms : 0, .on_ready = on_ready,
+                      .on_timeout = on_timeout, .on_free = on_free, .with = with, .replies = 1, .next = all_blocked};
+    b->key = api_CreateString(NULL, keys[0]->b.p, keys[0]->b.n);
+    held.strings--; /* it is ours */
+    return all_blocked = current->blocked = ctx->blocked = b;
+}
+
+static void api_SetDisconnectCallback(vm_blocked *b, vm_disconnect_fn f) { b->on_disconnect = f; }
+static void *api_GetBlockedClientPrivateData(vm_ctx *ctx) {
+    if (!ctx->blocked) fault("private data of no blocked client");
+    return ctx->blocked->with;
+}
+static unsigned long long api_GetClientId(vm_ctx *ctx) { (void)ctx; return current ? current->id : 0; }
+static vm_string *api_GetClientUserNameById(vm_ctx *ctx, uint64_t id) {
+    (void)ctx, (void)id;
+    return rights == NO_USER ? NULL : api_CreateString(NULL, "default", 7);
+}
+static int api_ACLCheckCommandPermissions(vm_user *user, vm_string **argv, int argc) {
+    (void)user;
+    for (int i = 0; i < argc; i++)
+        if (!argv[i]->owners) fault("an argument that is gone");
+    return rights == RIGHTS ? VM_OK : VM_ERR;
+}
+static int api_ACLAddLogEntryByUserName(vm_ctx *ctx, vm_string *user, vm_string *object, int reason) {
+    (void)ctx;
+    if (!user->owners || !object->owners || !reason) fault("an entry of the log");
+    return VM_OK;
+}
+
+/* A signal twice is one. */
+static void api_SignalKeyAsReady(vm_ctx *ctx, vm_string *key) {
+    for (vm_blocked *b = all_blocked; b; b = b->next) {
+        if (!b->who || b->db != ctx->db || !same(b->key->b, key->b)) continue;
+        if (b->is_ready) return;
+        b->is_ready = 1;
+        b->next_ready = NULL;
+        *last_ready = b;
+        last_ready = &b->next_ready;
+        return;
+    }
+}
+
+static vm_ctx *api_GetThreadSafeContext(vm_blocked *b) {
+    vm_ctx *ctx = calloc(1, sizeof(*ctx));
+    *ctx = (vm_ctx){.get_api = get_api, .db = b->db, .replies = b->replies, .blocked = b};
+    return ctx;
+}
+
+static vm_ctx *api_GetDetachedThreadSafeContext(vm_ctx *ctx) {
+    (void)ctx;
+    vm_ctx *own = calloc(1, sizeof(*own));
+    own->get_api = get_api;
+    return own;
+}
+
+static void api_FreeThreadSafeContext(vm_ctx *ctx) {
+    vm_blocked *b = ctx->blocked;
+    b->replies = ctx->replies;
+    if (ctx->reply.n) {
+        b->reply.p = realloc(b->reply.p, b->reply.n + ctx->reply.n);
+        memcpy(b->reply.p + b->reply.n, ctx->reply.p, ctx->reply.n);
+        b->reply.n += ctx->reply.n;
+    }
+    free(ctx->reply.p);
+    free(ctx);
+}
+
+static void send_to(client *c, const text *t) {
+    for (size_t sent = 0; sent < t->n;) {
+        ssize_t n = write(c->fd, t->p + sent, t->n - sent);
+        if (n < 0 && errno != EINTR) break;
+        if (n > 0) sent += (size_t)n;
+    }
+}
+
+/* The module has no more to say; its last callback comes before the event loop sleeps. */
+static void set_done(vm_blocked *b) {
+    if (b->unblocked) return;
+    b->unblocked = 1;
+    b->next_done = NULL;
+    *last_done = b;
+    last_done = &b->next_done;
+}
+
+/* The client is gone or was told something else. */
+static void disconnect(client *c) {
+    vm_blocked *b = c->blocked;
+    if (!b) return;
+    if (b->on_disconnect) {
+        visit v;
+        vm_ctx *ctx = enter(&v, b->db);
+        ctx->blocked = b;
+        b->on_disconnect(ctx, b);
+        leave(&v, "a client that is gone");
+    }
+    set_done(b);
+    b->who = NULL;
+    c->blocked = NULL;
+}
+
+static void time_out(client *c) {
+    vm_blocked *b = c->blocked;
+    if (b->unblocked) return;
+    visit v;
+    vm_ctx *ctx = enter(&v, b->db);
+    ctx->blocked = b;
+    ctx->replies = 1;
+    b->on_timeout(ctx, b->argv, b->argc);
+    text reply = ctx->reply;
+    leave(&v, "a timeout");
+    send_to(c, &reply);
+    free(reply.p);
+    b->on_disconnect = NULL;
+    disconnect(c);
+}
+
+/* Calls those that were signalled, in that order; before any other client's command. */
+static void serve_ready(void) {
+    while (!in_exec && first_ready) {
+        vm_blocked *b = first_ready;
+        if (!(first_ready = b->next_ready)) last_ready = &first_ready;
+        b->is_ready = 0;
+        if (!b->who || b->unblocked) continue;
+        visit v;
+        set_clock();
+        vm_ctx *ctx = enter(&v, b->db);
+        v.may_keep = MAX_KEPT;
+        ctx->blocked = b;
+        int served = b->on_ready(ctx, b->argv, b->argc) == VM_OK;
+        if (ctx->reply.n) fault("an answer that can't be taken back");
+        leave(&v, "a client that is served");
+        check_effects("a client that is served");
+        if (served == (b->replies != 0)) fault("%ld replies too few to a client that is %sserved", b->replies, served ? "" : "not ");
+        if (served) set_done(b);
+    }
+}
+
+static void hear_rest(client *c);
+
+/* The last callbacks, and the answers. */
+static void free_done(void) {
+    while (first_done) {
+        vm_blocked *b = first_done, **at = &all_blocked;
+        if (!(first_done = b->next_done)) last_done = &first_done;
+        if (b->is_ready) fault("freed while it is signalled");
+        visit v;
+        vm_ctx *ctx = enter(&v, b->db);
+        v.may_keep = MAX_KEPT;
+        b->on_free(ctx, b->with);
+        leave(&v, "a client that waits no more");
+        client *c = b->who;
+        if (c) {
+            send_to(c, &b->reply);
+            c->blocked = NULL;
+        }
+        while (*at != b) at = &(*at)->next;
+        *at = b->next;
+        for (int i = 0; i < b->argc; i++) api_FreeString(NULL, b->argv[i]);
+        held.strings += b->argc + 1;
+        api_FreeString(NULL, b->key);
+        free(b->argv);
+        free(b->reply.p);
+        free(b);
+        if (c) hear_rest(c);
+    }
+}
+
 /* ---- Databases and time ---- */
 
 static int api_GetSelectedDb(vm_ctx *ctx) { return ctx->db; }
@@ -599,12 +807,6 @@ static int api_Scan(vm_ctx *ctx, vm_cursor *c, vm_scan_fn f, void *with) {
     return !c->done;
 }
 
-static int64_t coarse_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static uint64_t api_CreateTimer(vm_ctx *ctx, long long ms, vm_timer_fn f, void *with) {
     (void)ctx;
     if (!started) fault("a timer before the first turn of the event loop: a server that takes the module back dies");
@@ -625,13 +827,7 @@ static int api_StopTimer(vm_ctx *ctx, uint64_t timer, void **with) {
     return VM_OK;
 }
 
-static int api_AvoidReplicaTraffic(void) { return 0; }
-
-static void set_clock(void) {
-    struct timeval t;
-    gettimeofday(&t, NULL);
-    now_us = (int64_t)t.tv_sec * 1000000 + t.tv_usec;
-}
+static int api_AvoidReplicaTraffic(void) { return is_paused; }
 
 /* Runs what is due, and says in how many ms the next one is; at most `most`. */
 static int run_timers(int most) {
@@ -655,7 +851,7 @@ static int run_timers(int most) {
 
 /* ---- Keys ---- */
 
-static object *at(vm_key *key) { return find(&data, running->db, key->name); }
+static object *at(vm_key *key) { return find(&data, key->db, key->name); }
 
 static vm_key *open_keys;
 
@@ -675,14 +871,14 @@ static object *to_write(vm_key *key, int type) {
     if (o) return o;
     if (key->mode & VM_OPEN_NOEXPIRE) fault("a key is made where one that has expired may stand");
     if (held.keys != 1) fault("a key is made while another is open");
-    return make(&data, running->db, key->name, type);
+    return make(&data, key->db, key->name, type);
 }
 
 static vm_key *api_OpenKey(vm_ctx *ctx, vm_string *name, int mode) {
     (void)ctx;
     if (!(mode & VM_OPEN_NOEXPIRE) && held.keys) fault("a key may expire while another is open");
     vm_key *key = calloc(1, sizeof(*key));
-    *key = (vm_key){.name = copy_of(name->b.p, name->b.n), .mode = mode, .by = running, .next = open_keys};
+    *key = (vm_key){.name = copy_of(name->b.p, name->b.n), .db = ctx->db, .mode = mode, .by = running, .next = open_keys};
     open_keys = key;
     held.keys++;
     return key;
@@ -708,7 +904,7 @@ static int api_DeleteKey(vm_key *key) {
     alone(key);
     if (!(key->mode & VM_WRITE)) return VM_ERR;
     if (!at(key)) return VM_OK;
-    drop(&data, running->db, key->name);
+    drop(&data, key->db, key->name);
     running->wrote = 1;
     note_change(key->name);
     return VM_OK;
@@ -749,7 +945,7 @@ static int api_HashSet(vm_key *key, int flags, ...) {
         if (!o) break;
         note_change(key->name);
         if (value == VM_HASH_DELETE)
-            n += take_out(&data, running->db, o, field->b);
+            n += take_out(&data, key->db, o, field->b);
         else
             n += !put_field(o, field->b, value->b);
     }
@@ -771,7 +967,7 @@ static int api_ZsetRem(vm_key *key, vm_string *member, int *deleted) {
     *deleted = 0;
     if (!o) return VM_OK;
     if (!(o = to_write(key, VM_TYPE_ZSET))) return VM_ERR;
-    *deleted = take_out(&data, running->db, o, member->b);
+    *deleted = take_out(&data, key->db, o, member->b);
     if (*deleted) note_change(key->name);
     return VM_OK;
 }
@@ -1036,9 +1232,17 @@ static void run_verb(vm_command *command, int db, const bytes *argv, int argc, t
     running = NULL;
     for (int i = 0; i < argc; i++) {
         if (strings[i]->owners != 1) fault("%s keeps an argument", verb);
-        api_FreeString(NULL, strings[i]);
+        if (!ctx.blocked) api_FreeString(NULL, strings[i]);
     }
-    free(strings);
+    if (ctx.blocked) {
+        ctx.blocked->argv = strings;
+        ctx.blocked->argc = argc;
+        held.strings -= argc;
+        held.blocks = blocks_held; /* it keeps what it needs to wait */
+        ctx.replies--;
+    } else {
+        free(strings);
+    }
     if (held.strings - strings_loaded > MAX_KEPT || held.blocks != blocks_held || held.keys || held.replies || held.infos)
         fault("%s keeps %ld strings, %ld blocks, %ld keys, %ld replies", verb, held.strings - strings_loaded,
               held.blocks - blocks_held, held.keys, held.replies);
@@ -1048,12 +1252,7 @@ static void run_verb(vm_command *command, int db, const bytes *argv, int argc, t
         fault("%s: %ld replies too few", verb, ctx.replies);
     }
     if (ctx.refused && ctx.wrote) fault("%s has written, and refuses", verb);
-    for (int i = 0; i < num_changed; i++) {
-        if (!changed[i].signalled) fault("%s does not signal %.*s", verb, (int)changed[i].name.n, changed[i].name.p);
-        free(changed[i].name.p);
-    }
-    num_changed = 0;
-    if (!equal(&data, &replica)) fault("%s propagates something else than it does", verb);
+    check_effects(verb);
     reply->p = realloc(reply->p, reply->n + ctx.reply.n);
     if (ctx.reply.n) memcpy(reply->p + reply->n, ctx.reply.p, ctx.reply.n);
     reply->n += ctx.reply.n;
@@ -1123,14 +1322,61 @@ static void stub_command(const bytes *argv, int argc, text *reply) {
     put(reply, "+OK\r\n");
 }
 
+static void forget(client *c) {
+    disconnect(c);
+    close(c->fd);
+    free(c->in.p);
+    *c = (client){.fd = -1};
+}
+
+static void unblock(client *c) {
+    text error = {0};
+    put(&error, "-UNBLOCKED\r\n");
+    send_to(c, &error);
+    free(error.p);
+    disconnect(c);
+}
+
+/* CLIENT ID; CLIENT BLOCKED, which only the stub has, says how many are; CLIENT PAUSE and UNPAUSE are of writes; CLIENT
+ * UNBLOCK id [ERROR]; CLIENT KILL ID id. */
+static void client_command(const bytes *argv, int argc, text *reply) {
+    if (is(argv[1], "ID")) {
+        put(reply, ":%llu\r\n", current->id);
+        return;
+    }
+    if (is(argv[1], "PAUSE") || is(argv[1], "UNPAUSE")) is_paused = is(argv[1], "PAUSE");
+    long blocked = 0;
+    for (client *c = clients; c < clients + MAX_CLIENTS; c++) {
+        blocked += c->fd >= 0 && c->blocked;
+        if (c->fd < 0 || c == current || argc < 3 || c->id != (unsigned long long)number(argv[argc - 1 - is(argv[argc - 1], "ERROR")])) continue;
+        if (is(argv[1], "KILL"))
+            forget(c);
+        else if (c->blocked && argc == 4)
+            unblock(c);
+        else if (c->blocked)
+            time_out(c);
+    }
+    if (is(argv[1], "BLOCKED"))
+        put(reply, ":%ld\r\n", blocked);
+    else
+        put(reply, "+OK\r\n");
+}
+
 static void run(int *db, const bytes *argv, int argc, text *reply) {
     vm_command *command = command_of(argv[0]);
-    if (command) {
+    if (is(argv[0], "CLIENT") && argc > 1) {
+        client_command(argv, argc, reply);
+    } else if (is(argv[0], "MULTI") || is(argv[0], "EXEC")) { /* what lies between is carried out, and nobody served */
+        in_exec = is(argv[0], "MULTI");
+        put(reply, "+OK\r\n");
+    } else if (command) {
         run_verb(command, *db, argv, argc, reply, 0);
     } else if (is(argv[0], "COMMAND") && argc > 2 && is(argv[1], "GETKEYS") && (command = command_of(argv[2]))) {
         run_verb(command, *db, argv + 2, argc - 2, reply, 1);
     } else if (is(argv[0], "REPLICAOF")) {
         change_role(!is(argv[1], "NO"));
+        for (client *c = clients; is_replica && c < clients + MAX_CLIENTS; c++)
+            if (c->fd >= 0 && c->blocked) unblock(c);
         put(reply, "+OK\r\n");
     } else if (is(argv[0], "INFO")) {
         vm_info_ctx info = {0};
@@ -1162,11 +1408,6 @@ static void run(int *db, const bytes *argv, int argc, text *reply) {
 
 /* ---- The server ---- */
 
-typedef struct {
-    int fd, db;
-    text in;
-} client;
-
 /* Reads one line of a request: its number. 0 if it has not come yet. */
 static int read_number(const text *in, size_t *at, long *n) {
     for (size_t i = *at; i + 1 < in->n; i++) {
@@ -1184,7 +1425,7 @@ static int serve(client *c, text *reply) {
     size_t at = 0;
     long argc, n;
     int got = 0, whole = 0;
-    if (!c->in.n) return 0;
+    if (!c->in.n || c->blocked) return 0;
     if (c->in.p[0] == '*') {
         if (!read_number(&c->in, &at, &argc)) return 0;
         if (argc < 1 || argc > MAX_WORDS) fault("a request of %ld words", argc);
@@ -1199,7 +1440,10 @@ static int serve(client *c, text *reply) {
         at++;
     }
     if (whole) {
+        current = c;
         run(&c->db, argv, got, reply);
+        current = NULL;
+        serve_ready();
         memmove(c->in.p, c->in.p + at, c->in.n - at);
         c->in.n -= at;
     }
@@ -1217,42 +1461,59 @@ static int hear(client *c) {
     memcpy(c->in.p + c->in.n, buffer, (size_t)n);
     c->in.n += (size_t)n;
     c->in.p[c->in.n] = 0; /* ends what strtol reads */
-    text reply = {0};
-    while (serve(c, &reply)) {}
-    for (size_t sent = 0; sent < reply.n;) {
-        ssize_t done = write(c->fd, reply.p + sent, reply.n - sent);
-        if (done < 0 && errno != EINTR) break;
-        if (done > 0) sent += (size_t)done;
-    }
-    free(reply.p);
+    hear_rest(c);
     return 1;
 }
 
-static void forget(client *c) {
-    close(c->fd);
-    free(c->in.p);
-    *c = (client){.fd = -1};
+static void hear_rest(client *c) {
+    text reply = {0};
+    while (serve(c, &reply)) {}
+    send_to(c, &reply);
+    free(reply.p);
+}
+
+/* What comes before the event loop sleeps: times that are over, those that were signalled, the answers. */
+static void see_to_blocked(void) {
+    if (in_exec) return;
+    for (client *c = clients; c < clients + MAX_CLIENTS; c++)
+        if (c->fd >= 0 && c->blocked && c->blocked->due_ms && c->blocked->due_ms <= coarse_ms()) time_out(c);
+    while (first_ready || first_done) {
+        serve_ready();
+        free_done();
+    }
+}
+
+/* In how many ms the next client's time is over; at most `most`. */
+static int next_timeout(int most) {
+    for (client *c = clients; c < clients + MAX_CLIENTS; c++) {
+        int64_t left = c->fd >= 0 && c->blocked && c->blocked->due_ms ? c->blocked->due_ms - coarse_ms() : most;
+        if (left < most) most = left < 0 ? 0 : (int)left;
+    }
+    return most;
 }
 
 static void loop(int listener) {
-    static client clients[MAX_CLIENTS];
+    static unsigned long long last_id;
     for (int i = 0; i < MAX_CLIENTS; i++) clients[i].fd = -1;
     while (!stopped) {
         struct pollfd fds[MAX_CLIENTS + 1] = {{.fd = listener, .events = POLLIN}};
         for (int i = 0; i < MAX_CLIENTS; i++) fds[i + 1] = (struct pollfd){.fd = clients[i].fd, .events = POLLIN};
         started = 1;
         tell(on_event_loop, VM_EVENT_EVENTLOOP, VM_EVENTLOOP_BEFORE_SLEEP, NULL, "the event loop");
-        if (poll(fds, MAX_CLIENTS + 1, run_timers(100)) < 0) continue;
+        int sleep = run_timers(100);
+        see_to_blocked();
+        if (poll(fds, MAX_CLIENTS + 1, next_timeout(sleep)) < 0) continue;
         for (int i = 0; i < MAX_CLIENTS; i++)
             if (clients[i].fd >= 0 && fds[i + 1].revents && !hear(&clients[i])) forget(&clients[i]);
         for (int i = 0; fds[0].revents && i < MAX_CLIENTS; i++) {
             if (clients[i].fd >= 0) continue;
-            clients[i] = (client){.fd = accept(listener, NULL, NULL)};
+            clients[i] = (client){.fd = accept(listener, NULL, NULL), .id = ++last_id};
             break;
         }
     }
     for (int i = 0; i < MAX_CLIENTS; i++)
         if (clients[i].fd >= 0) forget(&clients[i]);
+    see_to_blocked();
 }
 
 static int listen_on(const char *path) {
