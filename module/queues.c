@@ -162,7 +162,7 @@ void emq_queues_rest(vm_ctx *ctx, emq_queue *q) {
  * right to would be logged. */
 static vm_string *user_of(vm_ctx *ctx, vm_string **argv) {
     errno = 0;
-    vm_reply *reply = vm_Call(ctx, emq_verbs[EMQ_VERB_QUEUES].name, "CDEss", argv[1], argv[2]);
+    vm_reply *reply = vm_Call(ctx, "EMQ.QUEUES", "CDEss", argv[1], argv[2]);
     int unrestricted = errno == ENOTSUP;
     if (reply) vm_FreeCallReply(reply);
     return unrestricted ? NULL : vm_GetCurrentUserName(ctx);
