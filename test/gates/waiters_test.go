@@ -100,6 +100,21 @@ func TestServedWhenAGateOpens(t *testing.T) {
 		b.opens(q.Enqueue("JOB2", "x"))
 		require.Equal(b.t, wire.BClaimed(q, "JOB2", "x", 1), w.Receive())
 	})
+	b.share("a gate is shut while it waits", func(b *bed) {
+		w := b.wait(q)
+		require.Equal(b.t, ok, b.Do(q.Pause(0)...))
+		b.opens(q.Enqueue("JOB2", "x"))
+		b.opens(q.Resume())
+		require.Equal(b.t, wire.BClaimed(q, "JOB2", "x", 1), w.Receive())
+	})
+	b.share("a gate is shut by the one before it in line", func(b *bed) {
+		require.Equal(b.t, ok, b.Do(q.Limit(1, 0, 0)...))
+		first, second := b.wait(q), b.wait(q)
+		b.opens(q.Menqueue("JOB1", "x", "JOB2", "x"))
+		require.Equal(b.t, wire.BClaimed(q, "JOB1", "x", 1), first.Receive())
+		b.opens(q.Complete("JOB1", "1"))
+		require.Equal(b.t, wire.BClaimed(q, "JOB2", "x", 1), second.Receive())
+	})
 	b.share("nothing opens: it waits on", func(b *bed) {
 		b.enqueue(q, "JOB1", "JOB2", "JOB3")
 		b.Do(q.Limit(1, 0, 0)...)
