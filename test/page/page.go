@@ -1,0 +1,47 @@
+// Package page answers one question: do the commands of a page do what the page says? It takes the lines that begin with
+// `$ ` out of a page's block and runs them by the shell, as who follows the page would.
+package page
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"emq/test/valkey"
+)
+
+var prompt = regexp.MustCompile(`(?m)^\$ `)
+
+// Block is the first block of a page that follows these words.
+func Block(t testing.TB, path, words string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(text), words)
+	require.True(t, ok, "%s has no such words: %s", path, words)
+	_, rest, _ = strings.Cut(rest, "```\n")
+	block, _, _ := strings.Cut(rest, "```\n")
+	return block
+}
+
+// Lines are the commands of such a block: the lines that begin with `$ `, and those indented below them, which go on.
+func Lines(t testing.TB, path, words string) string {
+	t.Helper()
+	lines := regexp.MustCompile(`(?m)^\$ .*(\n    .*)*$`).FindAllString(Block(t, path, words), -1)
+	require.NotEmpty(t, lines, "%s has no commands below: %s", path, words)
+	return prompt.ReplaceAllString(strings.Join(lines, "\n"), "")
+}
+
+// Run runs lines in a folder; instead has, in turn, what stands on the page and what is to stand there.
+func Run(t testing.TB, dir, lines string, instead ...string) (string, error) {
+	t.Helper()
+	sh := exec.Command("bash", "-euo", "pipefail", "-c", strings.NewReplacer(instead...).Replace(lines))
+	sh.Dir = dir
+	sh.Env = append(os.Environ(), "PATH="+valkey.Tools(t)+":"+os.Getenv("PATH"))
+	out, err := sh.CombinedOutput()
+	return string(out), err
+}
