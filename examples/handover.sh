@@ -20,7 +20,7 @@ sentinel() { send "${SENTINEL_AUTH-}" "$1" "$2" SENTINEL "${@:3}"; }
 send() (
 	unset REDISCLI_AUTH
 	[ -z "$1" ] || export REDISCLI_AUTH=$1
-	exec valkey-cli -e -h "$2" -p "$3" "${@:4}"
+	exec timeout 10 valkey-cli -e -h "$2" -p "$3" "${@:4}"
 )
 primary() { sentinel "$1" "$2" GET-MASTER-ADDR-BY-NAME "$name" | paste -sd ' '; }
 offset() { server "$1" "$2" INFO replication | sed -n "s/^$3://p"; }
