@@ -36,6 +36,35 @@ func Lines(t testing.TB, path, words string) string {
 	return prompt.ReplaceAllString(strings.Join(lines, "\n"), "")
 }
 
+// Command is a line of a page and what the page says that it prints.
+type Command struct{ Line, Prints string }
+
+// Commands are those of all blocks of a page, block by block.
+func Commands(t testing.TB, path string) [][]Command {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var blocks [][]Command
+	for _, block := range regexp.MustCompile("(?ms)^```\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		var list []Command
+		for _, part := range prompt.Split(block[1], -1)[1:] {
+			line, prints, _ := strings.Cut(part, "\n")
+			list = append(list, Command{line, prints})
+		}
+		if len(list) > 0 {
+			blocks = append(blocks, list)
+		}
+	}
+	require.NotEmpty(t, blocks, "%s has no commands", path)
+	return blocks
+}
+
+// Matches tells whether something was printed as the page says, where … stands for anything within a line.
+func (c Command) Matches(printed string) bool {
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(c.Prints), "…", "[^\n]*")
+	return regexp.MustCompile("^" + pattern + "$").MatchString(printed)
+}
+
 // Run runs lines in a folder; instead has, in turn, what stands on the page and what is to stand there.
 func Run(t testing.TB, dir, lines string, instead ...string) (string, error) {
 	t.Helper()
