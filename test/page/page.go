@@ -44,8 +44,15 @@ func Commands(t testing.TB, path string) [][]Command {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
+	blocks := Blocks(string(text))
+	require.NotEmpty(t, blocks, "%s has no commands", path)
+	return blocks
+}
+
+// Blocks are those of a part of a page that have commands.
+func Blocks(text string) [][]Command {
 	var blocks [][]Command
-	for _, block := range regexp.MustCompile("(?ms)^```\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+	for _, block := range regexp.MustCompile("(?ms)^```\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
 		var list []Command
 		for _, part := range prompt.Split(block[1], -1)[1:] {
 			line, prints, _ := strings.Cut(part, "\n")
@@ -55,13 +62,14 @@ func Commands(t testing.TB, path string) [][]Command {
 			blocks = append(blocks, list)
 		}
 	}
-	require.NotEmpty(t, blocks, "%s has no commands", path)
 	return blocks
 }
 
-// Matches tells whether something was printed as the page says, where … stands for anything within a line.
+// Matches tells whether something was printed as the page says, where … stands for anything within a line, and by itself for
+// any lines.
 func (c Command) Matches(printed string) bool {
-	pattern := strings.ReplaceAll(regexp.QuoteMeta(c.Prints), "…", "[^\n]*")
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(c.Prints), "…", `[^\n]*`)
+	pattern = regexp.MustCompile(`(?m)^\[\^\\n\]\*\n`).ReplaceAllString(pattern, `(?:[^\n]*\n)*`)
 	return regexp.MustCompile("^" + pattern + "$").MatchString(printed)
 }
 
