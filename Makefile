@@ -10,7 +10,7 @@ FUZZ_TIME ?= 2m
 
 pure    := ./commands/... ./fence/... ./lease/...
 sources := $(filter-out %_test.go,$(wildcard $(addsuffix /*.go,module commands fence lease))) \
-           $(wildcard module/*.c module/*.h) module/emq.map go.mod go.sum Makefile
+           $(wildcard module/*.c module/*.h module/default.pgo) module/emq.map go.mod go.sum Makefile
 
 # The version script hides all but the entry points; the linker runs elsewhere, so its path is absolute.
 # The C files are optimised as one (-flto): the path of a command goes through several of them.
@@ -23,7 +23,7 @@ with_server  = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" $(with_mod
 with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
                EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
-.PHONY: help build build-arm64 run demo test test-unit test-server test-exporter test-arm64 matrix releases proof fuzz golden test-clients bench bench-quick bench-peers \
+.PHONY: help build build-arm64 run demo test test-unit test-server test-exporter test-arm64 matrix releases proof fuzz golden pgo test-clients bench bench-quick bench-peers \
         image image-test deb deb-test lint clean FORCE
 
 help:
@@ -88,7 +88,7 @@ test-unit: ## vet, the tests of the pure packages, also under the race detector,
 	CGO_ENABLED=1 go test -count=1 -race $(pure)
 
 test-server: build build/stub build/emq-asan.so ## the suites against a real server; ARGS='-run Claim -v' for a part
-	@$(with_server) go test -count=1 -timeout 40m ./test/... $(ARGS)
+	@$(with_server) go test -count=1 -timeout 40m ./test/... ./clients/conformance $(ARGS)
 
 test-exporter: build ## the exporter, a module of its own, its alerts and its dashboard; promtool is fetched if it can be
 	@promtool=$$(build/promtool.sh) || echo 'without promtool: its test is skipped'; \
@@ -110,7 +110,7 @@ releases: build build/stub build/emq-asan.so ## of the suites what differs betwe
 proof: test-unit build build/stub build/emq-asan.so ## all suites in their long forms, fuzzing, and what each fault cost; EMQ_SEED=n for the same dice
 	@export EMQ_PROOF=1 EMQ_SEED="$${EMQ_SEED:-$$(date +%s)}" EMQ_TABLE="$(CURDIR)/build/proof.table"; \
 	echo "EMQ_SEED=$$EMQ_SEED"; : >"$$EMQ_TABLE"; \
-	$(with_server) go test -count=1 -p 1 -timeout 40m ./test/... $(ARGS); status=$$?; \
+	$(with_server) go test -count=1 -p 1 -timeout 40m ./test/... ./clients/conformance $(ARGS); status=$$?; \
 	$(MAKE) --no-print-directory fuzz || status=$$?; \
 	awk -F '|' '{ printf "%-38s", $$1; for (i = 2; i <= NF; i++) printf " %10s", $$i; print "" }' "$$EMQ_TABLE"; exit $$status
 
@@ -122,9 +122,13 @@ fuzz: ## each fuzz target of the pure packages; FUZZ_TIME=1h for longer than two
 	done
 
 # EMQ_CLIENTS=all: a client that is not here is a failure.
-test-clients: build ## other people's clients, of which `make test` tries those that are here; as root, since it installs them
+test-clients: build ## other people's clients, and ours on them, of which `make test` tries those that are here; as root, since it installs them
 	@build/clients.sh
-	@$(with_server) EMQ_CLIENTS=all go test -count=1 ./test/clients $(ARGS)
+	@$(with_server) EMQ_CLIENTS=all go test -count=1 -timeout 40m ./test/clients ./clients/conformance $(ARGS)
+
+# The build uses the profile as it lies there; -trimpath keeps it free of paths.
+pgo: ## module/default.pgo anew, the profile of decisions that the build is optimised by
+	CGO_ENABLED=0 go test -trimpath ./commands -run '^$$' -bench Decide -benchtime 10s -cpuprofile "$(CURDIR)/module/default.pgo" -o build/commands.tmp
 
 golden: build ## write the golden file anew from what the server answers
 	@$(with_server) go test -count=1 ./test/ -run Golden -update

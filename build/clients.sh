@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Installs the clients that `make test-clients` tries: interpreters and their libraries from the host's Debian, as root;
-# what Debian has newer, and needs no compiler, below build/clients/; those of Node beside the program that uses them.
+# what Debian has newer, and needs no compiler, below build/clients/; those of Node beside the programs that use them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 exec 1>&2
 
-host='python3-redis ruby-redis ruby-connection-pool php-cli php-redis libredis-fast-perl'
+host='python3-redis ruby-redis ruby-connection-pool php-cli php-redis libredis-fast-perl elixir'
 newer='python3-redis=6.4.0-3 python3-valkey=6.1.1-3 ruby-redis=6.0.0-2 ruby-redis-client=0.31.0-1'
-node=test/clients/testdata/node
+node='test/clients/testdata/node clients/node'
 clients=$PWD/build/clients
 
 die() { echo "clients.sh: $*"; exit 1; }
@@ -51,7 +51,9 @@ if [ ! -e "$clients/done" ]; then
 fi
 
 # touch: npm leaves the time of the folder as it was.
-if [ ! -e $node/node_modules ] || [ $node/package-lock.json -nt $node/node_modules ]; then
-	command -v npm >/dev/null || die "no npm: install Node 20 or newer"
-	(cd $node && npm ci --ignore-scripts --no-audit --no-fund --silent && touch node_modules) || die "npm cannot install the clients of Node"
-fi
+for package in $node; do
+	if [ ! -e "$package/node_modules" ] || [ "$package/package-lock.json" -nt "$package/node_modules" ]; then
+		command -v npm >/dev/null || die "no npm: install Node 20 or newer"
+		(cd "$package" && npm ci --ignore-scripts --no-audit --no-fund --silent && touch node_modules) || die "npm cannot install what $package needs"
+	fi
+done

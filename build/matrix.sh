@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# matrix.sh [FLAG...]: the suites of test/ on every release of Valkey that valkey.sh knows, or on those that $EMQ_RELEASES
+# matrix.sh [FLAG...]: the suites on every release of Valkey that valkey.sh knows, or on those that $EMQ_RELEASES
 # names, one after the other, and a table of how they went. The flags are those of go test. The logs stay in build/matrix/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
@@ -17,7 +17,7 @@ for release in ${EMQ_RELEASES:-8.0 8.1 9}; do
 	log=build/matrix/$version.log
 	echo "Valkey $version; the log is $log"
 	result=ok
-	go test -count=1 -v -timeout 40m ./test/... "$@" >"$log" 2>&1 || result=failed
+	go test -count=1 -v -timeout 40m ./test/... ./clients/conformance "$@" >"$log" 2>&1 || result=failed
 	if [ "$result" = failed ]; then
 		failed=1
 		grep -E '^ *--- FAIL: |^FAIL|^panic: ' "$log" || tail -n 20 "$log"

@@ -187,8 +187,8 @@ type Job struct {
 	Present uint32
 	// Shift is how far the arguments of a listed job are from those of the first one.
 	Shift int32
-	// Twin is the place in Marks, counted from 1, of the last job before this one in the list that has the same id; 0 if
-	// there is none.
+	// Twin is the place in Marks, counted from 1, of the first job of the list, if that has the same id and is not this one;
+	// else 0.
 	Twin int32
 	// Type is what the row's key holds; of a listed queue, what its pending holds, and Active what its active holds.
 	Type, Active Type
@@ -319,7 +319,7 @@ type Mark struct {
 	// Result is what the verb came to for this job, where it answers job by job.
 	Result  Result
 	Finding Finding
-	// Changed tells that the call changes this job, at this place of a list or at one before.
+	// Changed tells that the call changes this job, at this place of a list or at a later one with the same id.
 	Changed bool
 }
 
@@ -340,6 +340,10 @@ type Outcome struct {
 	Reply Reply
 	// Scan is the scan to be made, or with ReplyFindings the one to come.
 	Scan Scan
+	// Gates is what the audit finds of meta, and BrokenGates of which of its gates, by the bits of gateProbes; none of them where
+	// the key as a whole is meant.
+	Gates       Finding
+	BrokenGates uint32
 	// Tally is what this call has decided so far.
 	Tally Tally
 	// Room is how many jobs the gates let a claim hand out. Where they let none, Gated is set, and Opens tells when that

@@ -514,10 +514,11 @@ var Table = [NumVerbs]Command{
 			{Name: "fix", Role: RoleOption, Words: []string{tokenFix}},
 		},
 		Plan: Plan{
-			Keys:   []Key{KeyPending, KeyActive, KeySchedule, KeyDead},
+			Keys:   []Key{KeyPending, KeyActive, KeySchedule, KeyDead, KeyMeta},
 			Jobs:   ScannedJobs,
 			Walk:   NoKey,
 			Values: []Field{FieldState, FieldAttempts, FieldLeaseEpoch, FieldGroup},
+			Probes: gateProbes,
 			Member: NoKey,
 		},
 		Results:      []Result{ResultClean, ResultFound},

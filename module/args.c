@@ -8,21 +8,21 @@ static void find_twins(emq_frame *f) {
     enum { SLOTS = 2048 }; /* twice what a list may have */
     _Static_assert(SLOTS >= 2 * EMQ_MAX_LIST, "the table stays sparse");
     if (f->listed < 2 || f->listed > EMQ_MAX_LIST) return;
-    int16_t last[SLOTS] = {0}; /* the last job with an id, from 1 */
+    int16_t first[SLOTS] = {0}; /* the first job with an id, from 1 */
     const emq_bytes *id = f->call.args.at + f->verb->id_at;
     for (int32_t i = 0; i < f->listed; i++, id += f->verb->list_len) {
         uint32_t slot = emq_hash(id->p, (size_t)id->n) % SLOTS;
-        for (; last[slot]; slot = (slot + 1) % SLOTS) {
-            const emq_bytes *other = f->call.args.at + f->verb->id_at + (last[slot] - 1) * f->verb->list_len;
+        for (; first[slot]; slot = (slot + 1) % SLOTS) {
+            const emq_bytes *other = f->call.args.at + f->verb->id_at + (first[slot] - 1) * f->verb->list_len;
             if (other->n != id->n || memcmp(other->p, id->p, (size_t)id->n)) continue;
             if (!f->twins) {
                 f->twins = vm_Alloc(sizeof(*f->twins) * (size_t)f->listed);
                 memset(f->twins, 0, sizeof(*f->twins) * (size_t)f->listed);
             }
-            f->twins[i] = last[slot];
+            f->twins[i] = first[slot];
             break;
         }
-        last[slot] = (int16_t)(i + 1);
+        if (!first[slot]) first[slot] = (int16_t)(i + 1);
     }
 }
 

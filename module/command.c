@@ -192,7 +192,10 @@ int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk) {
 int emq_run_claim(vm_ctx *ctx, vm_string **argv, emq_walk *walk, vm_ctx *to, vm_string *base) {
     emq_frame f;
     int outcome = EMQ_NOTHING;
-    if (emq_prepare(&f, ctx, argv, emq_verbs[EMQ_VERB_CLAIM].num_args, EMQ_VERB_CLAIM, walk, NULL)) {
+    if (!emq_prepare(&f, ctx, argv, emq_verbs[EMQ_VERB_CLAIM].num_args, EMQ_VERB_CLAIM, walk, NULL)) {
+        outcome = EMQ_PANICKED;
+        vm_ReplyWithError(to, emq_text[EMQ_HOST_PANICKED]);
+    } else {
         emq_execute(&f);
         walk->step = f.call.step;
         walk->gated = f.out.gated;

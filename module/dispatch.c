@@ -9,6 +9,7 @@ static void count_call(const emq_frame *f, int verb) {
     count->results[result]++;
     if (f->verb->jobs == EMQ_SOURCE_NAMED_JOB) return;
     for (int i = 0; i < EMQ_NUM_DISPOSITIONS; i++) count->dispositions[i] += f->dispositions[i];
+    count->dispositions[f->out.gates.applied ? EMQ_DISPOSITION_REPAIRED : EMQ_DISPOSITION_REPORTED] += (uint64_t)emq_findings_of_gates(f);
     if (result) return; /* else it came to something for each job */
     for (int32_t i = 0; i < f->call.first; i++) count->results[f->out.marks.at[i].result]++;
 }

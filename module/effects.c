@@ -32,7 +32,7 @@ static vm_string *decimal(int64_t n) {
     return slot->string;
 }
 
-static emq_item *item_of(emq_frame *f, const emq_effect *e) { return &f->items[e->job]; }
+static emq_item *item_of(emq_frame *f, const emq_effect *e) { return emq_row_item(f, e->job); }
 
 /* The string of a field's new value; *made is set to it if it is to be freed. */
 static vm_string *value_of(emq_frame *f, const emq_effect *e, int i, vm_string **made) {

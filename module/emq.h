@@ -116,7 +116,7 @@ typedef struct {
     emq_walk *walk;     /* of the pump or of a client that waits; NULL in a command */
     emq_scanned *scan;  /* NULL where there is none */
     int32_t listed;     /* the number of jobs that the caller lists */
-    int32_t *twins;     /* of each, the place of the last one before it with the same id, from 1; NULL if none has one */
+    int32_t *twins;     /* of each, the place of the first with the same id, from 1; 0 if it is that itself; NULL: all are */
     /* What merged effects did to the sets, as bits: ids were removed, in a first and a second pass, or added; the set went
      * away with them. */
     uint32_t removed[2], added, emptied;
@@ -227,6 +227,11 @@ int emq_find_base(emq_frame *f);
 /* The name of a key of the frame's queue; the row is the item's. */
 vm_string *emq_name(emq_frame *f, const emq_item *item, int key);
 
+/* The item of a job's row: a key is open once, so where the caller lists a job twice the first one's item has it. */
+static inline emq_item *emq_row_item(emq_frame *f, int32_t i) {
+    return &f->items[f->twins && f->twins[i] ? f->twins[i] - 1 : i];
+}
+
 /* ---- lines.c: the lines of clients that wait, one line a queue ---- */
 
 typedef struct emq_waiter emq_waiter;
@@ -243,6 +248,7 @@ struct emq_waiter {
     vm_blocked *handle;
     vm_string *name; /* of the key that it is blocked on */
     uint64_t client;
+    vm_string *user; /* its user's name, or NULL: it has none, and is unrestricted */
     int gone; /* it stands in no line any more */
     size_t num_places;
     emq_place places[]; /* in the order of the call: its priorities */
@@ -305,13 +311,17 @@ typedef struct {
     uint32_t left; /* in this tick */
 } emq_progress;
 
+/* The lists that a queue stands in: all that are known, and those that the pump visits, because they may have a schedule,
+ * an active or a meta. The newest is first. */
+enum { EMQ_KNOWN, EMQ_PUMPED, EMQ_NUM_LISTS };
+
 typedef struct emq_queue {
     int db;
     emq_progress progress[2]; /* in schedule and active: the pump's own; at the start when the queue becomes known */
-    struct emq_queue *before, *after; /* queues.c's own, as are the next three */
+    struct emq_queue *before[EMQ_NUM_LISTS], *after[EMQ_NUM_LISTS]; /* queues.c's own, as are the next three */
     uint8_t forgotten;
-    uint8_t with_meta;  /* it may have a meta */
-    uint8_t pumped;     /* it may have a schedule, an active or a meta: the pump visits it */
+    uint8_t with_meta; /* it may have a meta */
+    uint8_t pumped;
     uint8_t more;       /* the pump's own: its last visit left work */
     uint8_t reap_first; /* so is this: the order of the next */
     size_t base_len;
@@ -344,10 +354,13 @@ emq_queue *emq_queues_next(void);
  * forgotten if it has no other key either. A key of another type counts: it could become a set without an event. */
 void emq_queues_rest(vm_ctx *ctx, emq_queue *q);
 
+/* Whether a queue may have a meta; if not, neither the pump nor a claim looks for it. */
+void emq_queues_note_meta(emq_queue *q, int may);
+
 /* All of its keys are gone. */
 void emq_queues_forget(emq_queue *q);
 
-/* All of them, from the newest on by `after`; for who only looks. */
+/* All of them, from the newest on by `after[EMQ_KNOWN]`; for who only looks. */
 const emq_queue *emq_queues_newest(void);
 size_t emq_queues_count(void);
 size_t emq_queues_bytes(void);
@@ -396,6 +409,9 @@ int emq_awaited(const emq_frame *f);
 
 void emq_send_reply(emq_frame *f);
 
+/* How many things the audit found wrong with the gates. */
+int emq_findings_of_gates(const emq_frame *f);
+
 /* Answers a claim for a client that waits, in a context of its own. */
 void emq_reply_claimed(emq_frame *f, vm_ctx *to, vm_string *base);
 
@@ -415,12 +431,11 @@ void emq_free_frame(emq_frame *f);
 /* Runs a verb for the pump: no client, no reply. 0 if it was refused. */
 int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk);
 
-/* What a claim for a client that waits comes to: it may go on with another queue unless the job was granted or the store
- * is another's. */
-enum { EMQ_GRANTED, EMQ_NOTHING, EMQ_FOREIGN };
+/* What a claim for a client that waits comes to. With nothing it may go on with another queue. */
+enum { EMQ_GRANTED, EMQ_NOTHING, EMQ_FOREIGN, EMQ_PANICKED };
 
-/* Runs EMQ.CLAIM with the given arguments. A job that is granted, or a refusal by the fence, is answered in the context
- * `to`, the job with the base before it. */
+/* Runs EMQ.CLAIM with the given arguments. A job that is granted, a refusal by the fence and a panic are answered in the
+ * context `to`, the job with the base before it. */
 int emq_run_claim(vm_ctx *ctx, vm_string **argv, emq_walk *walk, vm_ctx *to, vm_string *base);
 
 /* ---- waiting.c: clients that wait for jobs ---- */
@@ -453,7 +468,7 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
 
 /* What the pump did since the load. */
 typedef struct {
-    uint64_t ticks, slices, time_us, skipped;
+    uint64_t ticks, slices, time_us, skipped, visits;
     uint64_t promoted, returned, stalled, buried, dropped, left;
     int64_t last_lag_ms, lag_ms; /* in the last tick, and in the one under way */
 } emq_pump_stats;

@@ -279,14 +279,16 @@ enum {
     EMQ_WORD_TWO_SETS = 5,
     EMQ_WORD_STATE = 6,
     EMQ_WORD_NO_SET = 7,
-    EMQ_WORD_PENDING = 8,
-    EMQ_WORD_ACTIVE = 9,
-    EMQ_WORD_SCHEDULE = 10,
-    EMQ_WORD_DEAD = 11,
-    EMQ_WORD_ROWS = 12,
-    EMQ_WORD_DROP = 13,
-    EMQ_WORD_LEAVE = 14,
-    EMQ_NUM_WORDS = 15,
+    EMQ_WORD_GATE = 8,
+    EMQ_WORD_PENDING = 9,
+    EMQ_WORD_ACTIVE = 10,
+    EMQ_WORD_SCHEDULE = 11,
+    EMQ_WORD_DEAD = 12,
+    EMQ_WORD_ROWS = 13,
+    EMQ_WORD_META = 14,
+    EMQ_WORD_DROP = 15,
+    EMQ_WORD_LEAVE = 16,
+    EMQ_NUM_WORDS = 17,
 };
 
 /* The module's own version, as a decimal MMmmpp. */
@@ -476,6 +478,8 @@ typedef struct {
     } marks;
     emq_reply reply;
     emq_scan scan;
+    emq_finding gates;
+    uint32_t broken_gates;
     emq_tally tally;
     int64_t room;
     int64_t opens;
@@ -492,26 +496,28 @@ typedef struct {
     int64_t numbers[15];
     uint8_t text[1024];
 } emq_outcome;
-_Static_assert(sizeof(emq_outcome) == 1280, "Outcome");
+_Static_assert(sizeof(emq_outcome) == 1288, "Outcome");
 _Static_assert(offsetof(emq_outcome, effects) == 0, "Outcome.Effects");
 _Static_assert(offsetof(emq_outcome, marks) == 24, "Outcome.Marks");
 _Static_assert(offsetof(emq_outcome, reply) == 48, "Outcome.Reply");
 _Static_assert(offsetof(emq_outcome, scan) == 64, "Outcome.Scan");
-_Static_assert(offsetof(emq_outcome, tally) == 80, "Outcome.Tally");
-_Static_assert(offsetof(emq_outcome, room) == 96, "Outcome.Room");
-_Static_assert(offsetof(emq_outcome, opens) == 104, "Outcome.Opens");
-_Static_assert(offsetof(emq_outcome, done) == 112, "Outcome.Done");
-_Static_assert(offsetof(emq_outcome, want) == 116, "Outcome.Want");
-_Static_assert(offsetof(emq_outcome, text_len) == 120, "Outcome.TextLen");
-_Static_assert(offsetof(emq_outcome, refusal) == 124, "Outcome.Refusal");
-_Static_assert(offsetof(emq_outcome, next) == 125, "Outcome.Next");
-_Static_assert(offsetof(emq_outcome, result) == 126, "Outcome.Result");
-_Static_assert(offsetof(emq_outcome, admitted) == 127, "Outcome.Admitted");
-_Static_assert(offsetof(emq_outcome, claim_identity) == 128, "Outcome.ClaimIdentity");
-_Static_assert(offsetof(emq_outcome, gated) == 129, "Outcome.Gated");
-_Static_assert(offsetof(emq_outcome, job) == 132, "Outcome.job");
-_Static_assert(offsetof(emq_outcome, numbers) == 136, "Outcome.Numbers");
-_Static_assert(offsetof(emq_outcome, text) == 256, "Outcome.Text");
+_Static_assert(offsetof(emq_outcome, gates) == 80, "Outcome.Gates");
+_Static_assert(offsetof(emq_outcome, broken_gates) == 84, "Outcome.BrokenGates");
+_Static_assert(offsetof(emq_outcome, tally) == 88, "Outcome.Tally");
+_Static_assert(offsetof(emq_outcome, room) == 104, "Outcome.Room");
+_Static_assert(offsetof(emq_outcome, opens) == 112, "Outcome.Opens");
+_Static_assert(offsetof(emq_outcome, done) == 120, "Outcome.Done");
+_Static_assert(offsetof(emq_outcome, want) == 124, "Outcome.Want");
+_Static_assert(offsetof(emq_outcome, text_len) == 128, "Outcome.TextLen");
+_Static_assert(offsetof(emq_outcome, refusal) == 132, "Outcome.Refusal");
+_Static_assert(offsetof(emq_outcome, next) == 133, "Outcome.Next");
+_Static_assert(offsetof(emq_outcome, result) == 134, "Outcome.Result");
+_Static_assert(offsetof(emq_outcome, admitted) == 135, "Outcome.Admitted");
+_Static_assert(offsetof(emq_outcome, claim_identity) == 136, "Outcome.ClaimIdentity");
+_Static_assert(offsetof(emq_outcome, gated) == 137, "Outcome.Gated");
+_Static_assert(offsetof(emq_outcome, job) == 140, "Outcome.job");
+_Static_assert(offsetof(emq_outcome, numbers) == 144, "Outcome.Numbers");
+_Static_assert(offsetof(emq_outcome, text) == 264, "Outcome.Text");
 
 typedef struct {
     uint8_t key;

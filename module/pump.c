@@ -179,14 +179,19 @@ static int move_jobs(vm_ctx *ctx, emq_queue *q, const names *n, int due, int exp
 
 /* Does what is due in a queue. 0 if the time was up before. */
 static int visit(vm_ctx *ctx, emq_queue *q, int64_t until) {
+    emq_pump.visits++;
     if (vm_SelectDb(ctx, q->db) != VM_OK) return 1;
-    static const uint8_t looked_at[] = {EMQ_KEY_SCHEDULE, EMQ_KEY_ACTIVE, EMQ_KEY_META};
     names n = {0};
-    for (size_t i = 0; i < sizeof(looked_at); i++) n.name[looked_at[i]] = emq_set_name(q, looked_at[i]);
-    int there = 0, done = 1;
+    n.name[EMQ_KEY_SCHEDULE] = emq_set_name(q, EMQ_KEY_SCHEDULE);
+    n.name[EMQ_KEY_ACTIVE] = emq_set_name(q, EMQ_KEY_ACTIVE);
+    int there = 0, meta = 0, timed = 0, done = 1;
     int due = has_due(ctx, n.name[EMQ_KEY_SCHEDULE], &there), expired = has_due(ctx, n.name[EMQ_KEY_ACTIVE], &there);
-    int timed = has_timed_pause(ctx, n.name[EMQ_KEY_META], &there);
-    if (!there) {
+    if (q->with_meta) {
+        n.name[EMQ_KEY_META] = emq_set_name(q, EMQ_KEY_META);
+        timed = has_timed_pause(ctx, n.name[EMQ_KEY_META], &meta);
+        emq_queues_note_meta(q, meta);
+    }
+    if (!there && !meta) {
         emq_queues_rest(ctx, q);
     } else if ((due || expired || timed) && is_ours(ctx)) {
         n.base = emq_string(q->base, q->base_len);

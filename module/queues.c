@@ -33,10 +33,9 @@ static size_t count, bytes;
 static size_t with_meta; /* the queues that may have a meta */
 static int hears_all;    /* of each key that comes into being the server tells at once */
 
-static emq_queue *first;    /* the newest, so that a round does not meet those that come meanwhile */
-static emq_queue *to_visit; /* by the pump */
-static emq_queue *to_check; /* by check() */
-static emq_queue *lent;     /* the pump has it: it is not freed before the pump comes back */
+static emq_queue *first[EMQ_NUM_LISTS]; /* the newest, so that a round does not meet those that come meanwhile */
+static emq_queue *next[EMQ_NUM_LISTS];  /* where check() and the pump go on in their rounds */
+static emq_queue *lent;                 /* the pump has it: it is not freed before the pump comes back */
 static int in_round;
 
 static vm_cursor *scan; /* NULL when there is none */
@@ -60,18 +59,37 @@ static vm_dict *dict_of(int db) {
     return by_base[db];
 }
 
+static void put_in(int list, emq_queue *q) {
+    q->before[list] = NULL;
+    q->after[list] = first[list];
+    if (first[list]) first[list]->before[list] = q;
+    first[list] = q;
+}
+
+static void take_from(int list, emq_queue *q) {
+    emq_queue *before = q->before[list], *after = q->after[list];
+    if (next[list] == q) next[list] = after;
+    *(before ? &before->after[list] : &first[list]) = after;
+    if (after) after->before[list] = before;
+}
+
+static void set_pumped(emq_queue *q, int pumped) {
+    if (q->pumped == pumped) return;
+    q->pumped = (uint8_t)pumped;
+    (pumped ? put_in : take_from)(EMQ_PUMPED, q);
+}
+
 /* Finds or adds a queue. */
 static emq_queue *know(int db, const char *base, size_t n) {
     vm_dict *dict = dict_of(db);
     emq_queue *q = vm_DictGetC(dict, (void *)base, n, NULL);
     if (q) return q;
     q = vm_Alloc(sizeof(*q) + n);
-    *q = (emq_queue){.db = db, .after = first, .base_len = n};
+    *q = (emq_queue){.db = db, .base_len = n};
     q->progress[0].at.score = q->progress[1].at.score = -INFINITY;
     memcpy(q->base, base, n);
     vm_DictSetC(dict, q->base, n, q);
-    if (first) first->before = q;
-    first = q;
+    put_in(EMQ_KNOWN, q);
     count++;
     bytes += size_of(q);
     return q;
@@ -80,18 +98,14 @@ static emq_queue *know(int db, const char *base, size_t n) {
 /* Takes a queue out of the register and out of the rounds. */
 static void take_out(emq_queue *q) {
     vm_DictDelC(by_base[q->db], q->base, q->base_len, NULL);
-    if (to_visit == q) to_visit = q->after;
-    if (to_check == q) to_check = q->after;
-    if (first == q) first = q->after;
-    if (q->before) q->before->after = q->after;
-    if (q->after) q->after->before = q->before;
+    set_pumped(q, 0);
+    take_from(EMQ_KNOWN, q);
     count--;
     bytes -= size_of(q);
     with_meta -= q->with_meta;
 }
 
-/* Notes whether a queue may have a meta. */
-static void note_meta(emq_queue *q, int may) {
+void emq_queues_note_meta(emq_queue *q, int may) {
     with_meta += (size_t)may - q->with_meta;
     q->with_meta = (uint8_t)may;
 }
@@ -107,15 +121,13 @@ void emq_queues_forget(emq_queue *q) {
 
 emq_queue *emq_queues_next(void) {
     if (lent && lent->forgotten) vm_Free(lent);
-    if (!in_round) to_visit = first;
-    while (to_visit && !to_visit->pumped) to_visit = to_visit->after;
-    lent = to_visit;
+    lent = in_round ? next[EMQ_PUMPED] : first[EMQ_PUMPED];
     in_round = lent != NULL;
-    if (lent) to_visit = lent->after;
+    if (lent) next[EMQ_PUMPED] = lent->after[EMQ_PUMPED];
     return lent;
 }
 
-const emq_queue *emq_queues_newest(void) { return first; }
+const emq_queue *emq_queues_newest(void) { return first[EMQ_KNOWN]; }
 size_t emq_queues_count(void) { return count; }
 size_t emq_queues_bytes(void) { return bytes; }
 
@@ -137,19 +149,20 @@ static int has_keys(vm_ctx *ctx, const emq_queue *q, int pumped_alone) {
 
 void emq_queues_rest(vm_ctx *ctx, emq_queue *q) {
     if (q->forgotten) return;
-    note_meta(q, is_there(ctx, q, EMQ_KEY_META));
+    emq_queues_note_meta(q, is_there(ctx, q, EMQ_KEY_META));
     if (has_keys(ctx, q, 1)) return;
-    q->pumped = 0;
+    set_pumped(q, 0);
     if (!has_keys(ctx, q, 0)) emq_queues_forget(q);
 }
 
 /* ---- EMQ.QUEUES ---- */
 
 /* The user of a context, whose rights count; NULL where there is none, and the caller is unrestricted. To ask for it there
- * would crash the server, so a call that would need a user is tried first. */
-static vm_string *user_of(vm_ctx *ctx) {
+ * would crash the server, so a call that needs a user is tried first: this one again, since a call that the user has no
+ * right to would be logged. */
+static vm_string *user_of(vm_ctx *ctx, vm_string **argv) {
     errno = 0;
-    vm_reply *reply = vm_Call(ctx, "PING", "CDE");
+    vm_reply *reply = vm_Call(ctx, emq_verbs[EMQ_VERB_QUEUES].name, "CDEss", argv[1], argv[2]);
     int unrestricted = errno == ENOTSUP;
     if (reply) vm_FreeCallReply(reply);
     return unrestricted ? NULL : vm_GetCurrentUserName(ctx);
@@ -160,7 +173,7 @@ int emq_list_queues(vm_ctx *ctx, vm_string **argv) {
     const char *after = vm_StringPtrLen(argv[1], &after_len), *text = vm_StringPtrLen(argv[2], &digits);
     long most = 0, n = 0;
     for (size_t i = 0; i < digits; i++) most = most * 10 + (text[i] - '0');
-    vm_string *name = user_of(ctx);
+    vm_string *name = user_of(ctx, argv);
     vm_user *user = name ? vm_GetModuleUserFromUserName(name) : NULL;
     vm_dict_iterator *at = vm_DictIteratorStartC(dict_of(vm_GetSelectedDb(ctx)), after_len ? ">" : "^", (void *)after, after_len);
     vm_ReplyWithArray(ctx, VM_POSTPONED_LEN);
@@ -212,8 +225,8 @@ void emq_queues_meet(vm_ctx *ctx, vm_string *name) {
     const char *p = vm_StringPtrLen(name, &n);
     if (emq_is_child || !(base = base_of(p, n, &kind))) return;
     emq_queue *q = know(vm_GetSelectedDb(ctx), p, base);
-    q->pumped |= kinds[kind].pumped;
-    if (kinds[kind].key == EMQ_KEY_META) note_meta(q, 1);
+    if (kinds[kind].pumped) set_pumped(q, 1);
+    if (kinds[kind].key == EMQ_KEY_META) emq_queues_note_meta(q, 1);
     if (kinds[kind].key == EMQ_KEY_PENDING) emq_wake(q->db, q->base, q->base_len);
     if (count == before) return;
     checks_pending += 2;
@@ -223,10 +236,10 @@ void emq_queues_meet(vm_ctx *ctx, vm_string *name) {
 /* From 8.1 on a keyspace event runs with the client whose command it belongs to, moved to the database of the key; and
  * until 9.1.2 it was not moved back (valkey-io/valkey pull request 4024). So where a module listens to NEW or GENERIC, a
  * COPY or MOVE to another database leaves its client, its transaction and its place in the append-only file in the wrong
- * database. No client shall find its server like that. There we listen to the events of sorted sets, which are always of
- * the client's own database: they miss sets that RENAME, COPY, MOVE and RESTORE make, and a scan looks for those, after a
- * load and when one of the four was called (scan_is_due). It does so from 9.1.2 on as well, where COPY and MOVE to another
- * database still tell of the wrong one within a transaction.
+ * database. No client shall find its server like that. There we listen to the events of sorted sets and hashes, which are
+ * always of the client's own database: they miss keys that RENAME, COPY, MOVE and RESTORE make, and a scan looks for those,
+ * after a load and when one of the four was called (scan_is_due). It does so from 9.1.2 on as well, where COPY and MOVE to
+ * another database still tell of the wrong one within a transaction.
  * LOADED is safe: snapshots are read when no client's command runs, but for DEBUG RELOAD. */
 static int hears_new(void) {
     int server = vm_GetServerVersion();
@@ -240,8 +253,8 @@ static int on_key(vm_ctx *ctx, int class, const char *event, vm_string *name) {
 }
 
 static void drop(int db) {
-    for (emq_queue *q = first, *after; q; q = after) {
-        after = q->after;
+    for (emq_queue *q = first[EMQ_KNOWN], *after; q; q = after) {
+        after = q->after[EMQ_KNOWN];
         if (db < 0 || q->db == db) emq_queues_forget(q);
     }
 }
@@ -263,7 +276,7 @@ static void on_swap(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     vm_dict *one = dict_of(swap->first), *other = dict_of(swap->second);
     by_base[swap->first] = other;
     by_base[swap->second] = one;
-    for (emq_queue *q = first; q; q = q->after) {
+    for (emq_queue *q = first[EMQ_KNOWN]; q; q = q->after[EMQ_KNOWN]) {
         if (q->db == swap->first)
             q->db = swap->second;
         else if (q->db == swap->second)
@@ -321,7 +334,7 @@ enum { ASK_EVERY_MS = 1000 };
 
 static int misses_some;
 static int64_t asked_ms;
-static uint64_t calls; /* of what makes sets unheard; a digest of the server's own counts */
+static uint64_t calls; /* of what makes keys unheard; a digest of the server's own counts */
 
 static void on_loading(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     (void)ctx, (void)event, (void)data;
@@ -364,9 +377,9 @@ static void check(vm_ctx *ctx) {
     checks_pending -= checks;
     checks_at_once = 0;
     while (checks--) {
-        emq_queue *q = to_check ? to_check : first;
+        emq_queue *q = next[EMQ_KNOWN] ? next[EMQ_KNOWN] : first[EMQ_KNOWN];
         if (!q) break;
-        to_check = q->after;
+        next[EMQ_KNOWN] = q->after[EMQ_KNOWN];
         if (vm_SelectDb(ctx, q->db) == VM_OK && !has_keys(ctx, q, 0)) emq_queues_forget(q);
     }
 }
@@ -385,7 +398,7 @@ int emq_queues_subscribe(vm_ctx *ctx) {
     emq_seed_hash();
     misses_some = vm_GetServerVersion() >= 0x080100;
     hears_all = hears_new();
-    int classes = VM_NOTIFY_LOADED | (hears_new() ? VM_NOTIFY_NEW : VM_NOTIFY_ZSET);
+    int classes = VM_NOTIFY_LOADED | (hears_all ? VM_NOTIFY_NEW : VM_NOTIFY_ZSET | VM_NOTIFY_HASH);
     return vm_SubscribeToKeyspaceEvents(ctx, classes, on_key) == VM_OK &&
            vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_FLUSHDB, VM_EVENT_VERSION}, on_flush) == VM_OK &&
            vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_SWAPDB, VM_EVENT_VERSION}, on_swap) == VM_OK &&

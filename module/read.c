@@ -103,8 +103,7 @@ static emq_job *next_slot(emq_frame *f, emq_item **item) {
     return job;
 }
 
-static void read_row(emq_frame *f, emq_job *job, emq_item *item) {
-    vm_key *row = emq_open(f, item, EMQ_KEY_ROW);
+static void read_row(emq_frame *f, emq_job *job, emq_item *item, vm_key *row) {
     job->type = type_of(row);
     if (job->type != EMQ_TYPE_HASH) return;
     /* One call for all values. The list ends in a NULL field. */
@@ -130,7 +129,7 @@ static void read_member(emq_frame *f, emq_job *job, const emq_item *item) {
 static void read_named(emq_frame *f) {
     emq_job *job = f->call.jobs.at;
     job->id = bytes_of(f->items[0].id);
-    read_row(f, job, f->items);
+    read_row(f, job, f->items, emq_open(f, f->items, EMQ_KEY_ROW));
     read_member(f, job, f->items);
 }
 
@@ -157,7 +156,7 @@ static int read_listed(emq_frame *f) {
         read_type_unseen(f, item->row_name, &job->type);
         return 1;
     }
-    read_row(f, job, item);
+    read_row(f, job, item, emq_open(f, emq_row_item(f, i), EMQ_KEY_ROW));
     read_member(f, job, item);
     return 1;
 }
@@ -200,7 +199,7 @@ static int start_walk(emq_frame *f, vm_key *set) {
 static int read_entry(emq_frame *f) {
     vm_key *set = f->key[f->verb->walk];
     if (f->call.types[f->verb->walk] != EMQ_TYPE_SORTED_SET) return 0;
-    int is_first = !f->call.step && !f->call.jobs.n;
+    int is_first = f->call.step == (f->walk ? f->walk->step : 0) && !f->call.jobs.n; /* in this queue */
     if (!(is_first ? start_walk(f, set) : vm_ZsetRangeNext(set))) return 0;
     emq_item *item;
     emq_job *job = next_slot(f, &item);
@@ -209,7 +208,7 @@ static int read_entry(emq_frame *f) {
     item->owns_id = item->owns_row_name = 1;
     job->id = bytes_of(item->id);
     item->row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, job->id);
-    read_row(f, job, item);
+    read_row(f, job, item, emq_open(f, item, EMQ_KEY_ROW));
     return 1;
 }
 
@@ -242,7 +241,7 @@ EMQ_COLD static int read_scanned(emq_frame *f) {
     item->owns_id = item->owns_row_name = 1;
     job->id = bytes_of(item->id);
     item->row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, job->id);
-    read_row(f, job, item);
+    read_row(f, job, item, emq_open(f, item, EMQ_KEY_ROW));
     read_members(f, job, item);
     return 1;
 }
@@ -258,20 +257,22 @@ void emq_read_more(emq_frame *f, int32_t want) {
         f->call.ended = 1;
         return;
     }
+    /* The end of a list is known without another look. */
+    if (f->listed) f->call.ended = f->call.first + f->call.jobs.n == f->listed;
 }
 
 /* Where the caller names or lists the job, the late part of the plan; else which sets hold it. */
 EMQ_COLD void emq_look(emq_frame *f) {
     emq_job *job = f->call.jobs.at;
-    emq_item *item = &f->items[f->call.first];
     if (f->verb->jobs >= EMQ_SOURCE_WALKED_JOBS) {
-        read_members(f, job, item);
+        read_members(f, job, &f->items[f->call.first]);
         return;
     }
+    vm_key *row = emq_open(f, emq_row_item(f, f->call.first), EMQ_KEY_ROW);
     const uint8_t *late = f->verb->late;
     for (int i = 0; i < EMQ_MAX_READ && late[i] != EMQ_NO_FIELD && job->type == EMQ_TYPE_HASH; i++) {
         int there = 0;
-        vm_HashGet(item->row, VM_HASH_EXISTS, emq_field[late[i]], &there, NULL);
+        vm_HashGet(row, VM_HASH_EXISTS, emq_field[late[i]], &there, NULL);
         if (there) job->present |= 1u << late[i];
     }
     if (f->verb->late_probes) {
@@ -283,13 +284,14 @@ EMQ_COLD void emq_look(emq_frame *f) {
 
 /* ---- The plan ---- */
 
-/* Where the names can't be those of one queue, or nothing may be written, nothing is read: Go refuses these before it
- * looks at the store. */
+/* Where the names can't be those of one queue, nothing may be written, or a list is too long, nothing is read: Go refuses
+ * these before it looks at the store. */
 void emq_read_plan(emq_frame *f) {
     const emq_verb *v = f->verb;
     const emq_bytes *numkeys = &f->call.args.at[1];
     if (v->numkeys && (numkeys->n != 1 || numkeys->p[0] != '0' + v->numkeys)) return;
     if (f->call.replica || (v->cut_at && !emq_find_base(f))) return;
+    if (v->jobs == EMQ_SOURCE_LISTED_JOBS && f->listed > EMQ_MAX_LIST) return;
     int named = v->jobs == EMQ_SOURCE_NAMED_JOB;
     if (named && !f->items[0].row_name) {
         f->items[0].row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, f->call.args.at[v->id_at]);

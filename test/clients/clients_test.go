@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"emq/test/link"
 	"emq/test/store"
 	"emq/test/wire"
 )
@@ -201,7 +202,11 @@ func TestTableOfClients(t *testing.T) {
 func (p program) lost(t *testing.T, deed deed) string {
 	t.Helper()
 	s, c := serve(t, "hello", first, second)
-	got := p.run(t, newLink(t, s), deed, "")
+	l := link.New(t, s.Addr())
+	l.Lose("EMQ.CLAIM", func() {
+		store.WaitFor(t, "the claim to be carried out", func() bool { return c.Info("emq_claim_claimed") == "1" })
+	})
+	got := p.run(t, l.Address(), deed, "")
 	claims := map[string]string{"1": "sent once", "2": "sent twice"}[c.Info("emq_claim_claimed")]
 	if claims == "sent twice" {
 		require.Equal(t, said{Reply: replies(`["JOB00000000002", "hello", 1]`)}, got.same(t), "the other job")

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"emq/test/link"
 	"emq/test/store"
 	"emq/test/wire"
 )
@@ -112,13 +113,13 @@ const maxClaim = 1 << 40
 // row of such a claim names another server; of two holders of one token one alone can complete the job.
 func TestWhatWaitBuys(t *testing.T) {
 	primary := store.Open(t, store.Module())
-	l := newLink(t, primary.Addr())
-	replica := store.Open(t, store.Module(store.Following(l.address)...))
+	l := link.New(t, primary.Addr())
+	replica := store.Open(t, store.Module(store.Following(l.Address())...))
 	replica.Linked()
 	p, r, q := primary.Conn(), replica.Conn(), wire.Queue("q")
 	require.Equal(t, wire.Integer(1), p.Do(q.Enqueue("JOB1", "x")...))
 	require.Equal(t, wire.Integer(1), p.Do("WAIT", "1", "0"))
-	l.cut()
+	l.Cut()
 	require.Equal(t, wire.Integer(1), p.Do(q.Enqueue("JOB2", "x")...))
 	require.Equal(t, wire.Claimed("JOB1", "x", 1), p.Do(q.Claim(maxClaim)...))
 	require.Equal(t, wire.Integer(0), p.Do("WAIT", "1", "50"), "a client that waits learns of it")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"emq/test/link"
 	"emq/test/store"
 	"emq/test/wire"
 )
@@ -23,10 +24,10 @@ func TestReplicasFollow(t *testing.T) {
 			primary := s.Conn()
 			c.start(20, 20)
 			c.more(t, 500)
-			l := newLink(t, s.Addr())
+			l := link.New(t, s.Addr())
 			replicas := []*store.Place{
-				store.Open(t, store.Plain(store.Following(l.address)...)),
-				store.Open(t, store.Module(append(store.Following(l.address), "--repl-diskless-load", map[string]string{"no": "disabled", "yes": "swapdb"}[diskless])...)),
+				store.Open(t, store.Plain(store.Following(l.Address())...)),
+				store.Open(t, store.Module(append(store.Following(l.Address()), "--repl-diskless-load", map[string]string{"no": "disabled", "yes": "swapdb"}[diskless])...)),
 			}
 			var conns []*wire.Conn
 			for _, r := range replicas {
@@ -40,9 +41,9 @@ func TestReplicasFollow(t *testing.T) {
 					c.start(20, 20)
 				}
 				c.more(t, 200+dice.IntN(1000))
-				l.cut()
+				l.Cut()
 				c.more(t, 200+dice.IntN(1000))
-				l.mend(t)
+				l.Mend(t)
 				for _, r := range replicas {
 					r.Linked()
 				}

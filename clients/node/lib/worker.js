@@ -1,0 +1,387 @@
+// A worker: claims jobs when a handler is free, keeps their leases, and tells the server how they ended.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ANSWER, Client, Link, Lost, Pause } from './client.js';
+import { Cancelled, Dead, Drop, Fence, LeaseLost, Refused, RetryIn, Snooze, Stopping, TimedOut } from './errors.js';
+import * as ids from './ids.js';
+import { BATCH, bytes, ms, name } from './queue.js';
+
+const MOMENT = 1000; // what a handler that was told to end has for it
+const REASON = 4096; // bytes of a reason that are kept
+
+/** A job in a handler's hands. `token` grows with each claim: pass it on to cut off a late worker elsewhere too. */
+class Job {
+  #controller = new AbortController();
+
+  constructor(queue, id, payload, token, granted) {
+    Object.assign(this, { queue, id: name(id), payload, token, created: ids.created(name(id)) });
+    Object.defineProperty(this, 'held', { value: { since: granted, done: false, cancel: why => this.#controller.abort(why) } });
+  }
+
+  /** Aborted with a LeaseLost, Stopping or TimedOut once the handler is to end. */
+  get signal() { return this.#controller.signal; }
+}
+
+const until = job => job.held.since + job.queue.lease;
+
+/**
+ * `grace` is how long running handlers have once the worker stops, `block` how long one claim waits in the server. SIGINT and SIGTERM stop
+ * it, unless `signals` is false. `logger` has info, warn and error.
+ */
+export class Worker {
+  #handles = [];
+  #hand = new Set();
+  #tasks = new Set();
+  #unsettled = [];
+  #flushing = null;
+  #stopping = new AbortController();
+  #fatal = null;
+  #control;
+  #report = { completed: 0, retried: 0, died: 0, snoozed: 0, dropped: 0, returned: 0, lost: 0 };
+
+  constructor(client, { grace = 20_000, block = 4000, signals = true, logger = console } = {}) {
+    this.client = client instanceof Client ? client : new Client(client);
+    Object.assign(this, { grace: ms(grace), block: Math.max(1, ms(block)), signals, log: logger });
+  }
+
+  /**
+   * Has so many jobs of the queue at most worked on at a time, each at most `timeout` ms. If the handler resolves, the job is done; if it
+   * rejects, the job failed, unless with a Dead, RetryIn, Snooze or Drop. It should look at `job.signal`.
+   */
+  handle(queue, handler, { concurrency = 10, timeout } = {}) {
+    if (!(Number.isInteger(concurrency) && concurrency >= 1)) throw new RangeError(`concurrency must be at least 1, not ${concurrency}`);
+    this.#handles.push({ queue, handler, free: concurrency, timeout, freed: null });
+    return this;
+  }
+
+  /** Claims nothing more, and ends `run` when what is running is over. */
+  stop() { this.#stopping.abort(); }
+
+  /** Works until it is stopped, and resolves to what it did; rejects with what the server refuses for good, such as Fence or missing rights. */
+  async run() {
+    const stop = () => this.stop(), caught = this.signals ? ['SIGINT', 'SIGTERM'] : [], stopped = this.#stopping.signal;
+    for (const signal of caught) process.once(signal, stop);
+    const beating = new AbortController();
+    this.#control = new Link(this.client);
+    try {
+      const beat = this.#guard(this.#beat(beating.signal));
+      await Promise.all(this.#handles.map(h => this.#guard(this.#claim(h, stopped))));
+      await Promise.race([this.#idle(), sleep(this.#fatal instanceof Fence ? 0 : this.grace, null, { signal: beating.signal }).catch(() => {})]);
+      for (const job of this.#hand) job.held.cancel(new Stopping('the worker stops'));
+      await this.#idle();
+      beating.abort();
+      await beat;
+    } finally {
+      beating.abort();
+      this.#control.close();
+      for (const signal of caught) process.off(signal, stop);
+    }
+    if (this.#fatal) throw this.#fatal;
+    return this.#report;
+  }
+
+  async #idle() { while (this.#tasks.size) await Promise.all(this.#tasks); }
+
+  async #guard(promise) {
+    try { await promise; } catch (e) { this.#end(e); } // a fault of ours: the worker stops with it
+  }
+
+  #end(why) {
+    if (!this.#fatal) {
+      this.#fatal = why;
+      this.log.error(`the worker stops: ${why.message}`);
+    }
+    this.stop();
+  }
+
+  // Claims: no more than there are free slots. BCLAIM waits for the first job, MCLAIM fills the rest.
+
+  async #claim(h, stopped) {
+    const link = new Link(this.client);
+    let pause = new Pause(), waits = true;
+    while (!stopped.aborted) {
+      if (!h.free) {
+        await unless(stopped, new Promise(freed => { h.freed = freed; }));
+        continue;
+      }
+      try {
+        if (waits || h.free === 1) {
+          const job = await this.#waitForJob(link, h, stopped);
+          // The lease began when the job was handed over, which was just now.
+          this.#begin(h, job.length ? [job.slice(1)] : [], performance.now());
+          waits = !job.length;
+        } else {
+          const sent = performance.now(), asked = Math.min(h.free, BATCH);
+          const jobs = await one(link, ['EMQ.MCLAIM', h.queue.base, h.queue.lease, asked]);
+          this.#begin(h, jobs, sent);
+          waits = jobs.length < asked;
+        }
+        pause = new Pause();
+      } catch (e) {
+        // A job whose grant was lost on the way is leased to nobody, and comes back by its lease.
+        if (!passes(e)) throw e;
+        this.log.info(`no claim on ${h.queue.name} for now: ${e.message}`);
+        this.client.elsewhere();
+        link.close();
+        await pause.wait(stopped);
+      }
+    }
+    link.close();
+  }
+
+  /** A BCLAIM. It is never just left: CLIENT UNBLOCK ends it, and its answer is read. */
+  async #waitForJob(link, h, stopped) {
+    let done = false;
+    const claim = one(link, ['EMQ.BCLAIM', h.queue.lease, this.block, h.queue.base], this.block + ANSWER).finally(() => { done = true; });
+    await unless(stopped, claim);
+    while (!done) {
+      if (link.id !== null) { // without the right to know it, or to unblock, the claim's own time ends it
+        const [said] = await this.#control.call([['CLIENT', 'UNBLOCK', link.id]]).catch(e => [e]);
+        if (said instanceof Refused) link.id = null;
+      }
+      await Promise.race([claim, sleep(50)]); // again: it may not have begun to wait
+    }
+    return claim;
+  }
+
+  #begin(h, jobs, granted) {
+    for (const [id, payload, token] of jobs) {
+      const job = new Job(h.queue, id, payload, token, granted);
+      this.#hand.add(job);
+      h.free--;
+      const work = this.#stopping.signal.aborted ? this.#settle(job, 'returned', 0).then(() => this.#free(h)) : this.#work(h, job);
+      const task = this.#guard(work).then(() => this.#tasks.delete(task));
+      this.#tasks.add(task);
+    }
+  }
+
+  #free(h) {
+    h.free++;
+    h.freed?.();
+  }
+
+  // Handlers, and what their ends mean.
+
+  async #work(h, job) {
+    try {
+      job.value = h.queue.codec.decode(job.payload);
+    } catch (e) {
+      await this.#settle(job, 'failed', 0, 1, cut(`the payload does not decode: ${e}`));
+      return this.#free(h);
+    }
+    let end = null; // once the handler has ended
+    const running = Promise.resolve(job).then(h.handler).then(() => { end = {}; }, error => { end = { error: error ?? new Error(String(error)) }; });
+    const timer = h.timeout && setTimeout(() => job.held.cancel(new TimedOut(`not done within ${h.timeout} ms`)), h.timeout);
+    await unless(job.signal, running);
+    clearTimeout(timer);
+    if (!end) {
+      const moment = new AbortController();
+      await Promise.race([running, sleep(MOMENT, null, moment).catch(() => {})]);
+      moment.abort();
+    }
+    job.held.done = true;
+    let settlement;
+    try {
+      settlement = ended(job, end);
+    } catch (e) { // a time that is none, or a policy that throws
+      settlement = ['failed', 1000, job.queue.failures, reason(e)];
+    }
+    if (settlement) await this.#settle(job, ...settlement);
+    else this.#lose(job, `lost: ${job.signal.reason.message}`);
+    if (end?.error instanceof Drop) this.log.warn(`${job.id}: dropped: ${end.error.message}`);
+    this.#hand.delete(job);
+    if (!end) this.log.warn(`${job.id}: the handler goes on though it was told to end: ${job.signal.reason.message}`);
+    running.then(() => this.#free(h));
+  }
+
+  // Heartbeats: one loop for all jobs in hand, at a third of their leases.
+
+  async #beat(stopped) {
+    const shortest = Math.min(30_000, ...this.#handles.map(h => h.queue.lease));
+    while (!stopped.aborted) {
+      const due = Math.min(...[...this.#hand].map(job => job.held.since + job.queue.lease / 3));
+      await sleep(Math.max(shortest / 50, Math.min(due - performance.now(), shortest / 3)), null, { signal: stopped }).catch(() => {});
+      const now = performance.now(), byQueue = new Map();
+      for (const job of this.#hand) {
+        if (now >= until(job)) {
+          job.held.cancel(new LeaseLost('the lease is over, and no server was reached to extend it'));
+        } else if (now >= job.held.since + job.queue.lease / 3 && !job.held.done) {
+          byQueue.set(job.queue, [...byQueue.get(job.queue) ?? [], job]);
+        }
+      }
+      for (const [queue, jobs] of byQueue) {
+        for (let i = 0; i < jobs.length; i += BATCH) await this.#extend(queue, jobs.slice(i, i + BATCH), Math.min(ANSWER, Math.max(1000, shortest / 3)));
+      }
+    }
+  }
+
+  async #extend(queue, jobs, timeout) {
+    const sent = performance.now();
+    let statuses;
+    try {
+      statuses = await one(this.#control, ['EMQ.MEXTEND', queue.base, queue.lease, ...jobs.flatMap(job => [bytes(job.id), job.token])], timeout);
+    } catch (e) {
+      if (!passes(e)) throw e;
+      this.log.info(`leases of ${queue.name} not extended for now: ${e.message}`);
+      return this.#findAgain();
+    }
+    jobs.forEach((job, i) => {
+      if (statuses[i] === 1) job.held.since = sent;
+      else if (!job.held.done) job.held.cancel(new LeaseLost(why(statuses[i])));
+    });
+  }
+
+  #findAgain() {
+    this.client.elsewhere();
+    this.#control.close();
+  }
+
+  // Settlements: sent at once, and together while others are under way.
+
+  /** `end` is the report's word for it, or failed; `words` are what the verb takes besides. */
+  async #settle(job, end, ...words) {
+    await new Promise(told => {
+      this.#unsettled.push({ job, end, words, told });
+      this.#flushing ??= this.#guard(this.#flush()).finally(() => { this.#flushing = null; });
+    });
+    this.#hand.delete(job);
+  }
+
+  async #flush() {
+    let pause = new Pause();
+    const again = new Set();
+    while (this.#unsettled.length) {
+      const batch = this.#unsettled.splice(0), groups = grouped(batch), unsent = [];
+      if (this.#fatal instanceof Fence) { // not our store: nothing more is sent
+        this.#leave(batch);
+        continue;
+      }
+      let problem;
+      const replies = await this.#control.call(groups.map(g => g.command)).catch(e => {
+        if (!(e instanceof Lost)) throw e;
+        return groups.map(() => e);
+      });
+      groups.forEach(({ group }, i) => {
+        const reply = replies[i];
+        if (reply instanceof Error && passes(reply)) {
+          problem = reply;
+          if (reply.sent) group.forEach(s => again.add(s.job));
+          unsent.push(...group);
+        } else if (reply instanceof Refused && !['EMQSTALE', 'EMQSCRIPT'].includes(reply.code)) {
+          this.#end(reply);
+          this.#leave(group);
+        } else {
+          const statuses = Array.isArray(reply) ? reply : [status(reply)];
+          group.forEach((s, j) => {
+            this.#note(s, statuses[j], again.delete(s.job));
+            s.told();
+          });
+        }
+      });
+      if (!unsent.length) {
+        pause = new Pause();
+        continue;
+      }
+      this.log.info(`not settled for now: ${problem.message}`);
+      this.#findAgain();
+      const now = performance.now();
+      this.#leave(unsent.filter(s => until(s.job) <= now));
+      this.#unsettled.unshift(...unsent.filter(s => until(s.job) > now));
+      await pause.wait();
+    }
+  }
+
+  /** The lease ends by itself, and the job comes back. */
+  #leave(settlements) {
+    for (const { job, end, told } of settlements) {
+      this.#lose(job, `${end}, which no server was told while the lease lasted`);
+      told();
+    }
+  }
+
+  #lose(job, how) {
+    this.#report.lost++;
+    this.log.warn(`${job.id}: ${how}`);
+  }
+
+  #note({ job, end, words }, status, again) {
+    if (status !== 1 && status !== 2 && !(again && status !== -2)) { // again: the settlement before was carried out
+      return this.#lose(job, `${end}, which came to nothing: ${why(status)}`);
+    }
+    if (end === 'failed') {
+      end = status === 2 || words[1] === 1 ? 'died' : 'retried';
+      if (end === 'died') this.log.error(`${job.id}: dead: ${line(words[2])}`);
+      else this.log.info(`${job.id}: failed, to be tried again in ${words[0]} ms: ${line(words[2])}`);
+    }
+    this.#report[end]++;
+  }
+}
+
+/** How a job is settled whose handler ended, or was given up. */
+function ended(job, end) {
+  const told = job.signal.reason;
+  if (told instanceof LeaseLost) return null;
+  let error = end ? end.error : told;
+  if (told && (error instanceof Cancelled || error?.name === 'AbortError')) error = told;
+  if (!error) return ['completed'];
+  if (error instanceof Drop) return ['dropped'];
+  if (error instanceof Snooze) return ['snoozed', ms(error.ms)];
+  if (error instanceof Dead) return ['failed', 0, 1, reason(error)];
+  if (error instanceof RetryIn) return ['failed', ms(error.ms), job.queue.failures, reason(error)];
+  if (told instanceof Stopping) return ['returned', 0];
+  return ['failed', ms(job.queue.backoff(job)), job.queue.failures, reason(error)];
+}
+
+const verbs = { completed: 'EMQ.MCOMPLETE', dropped: 'EMQ.MCOMPLETE', failed: 'EMQ.MFAIL', snoozed: 'EMQ.RELEASE', returned: 'EMQ.RELEASE' };
+
+/** The commands that settle these, each with those that it settles. */
+function grouped(settlements) {
+  const groups = [], open = new Map();
+  for (const s of settlements) {
+    const { job: { queue: { base }, id, token }, words } = s, verb = verbs[s.end];
+    if (verb === 'EMQ.RELEASE') {
+      groups.push({ command: [verb, base, bytes(id), token, ...words], group: [s] });
+      continue;
+    }
+    const most = words.slice(1, 2), key = [verb, base, ...most].join(); // of MFAIL: one for the whole call
+    if (!(open.get(key)?.group.length < BATCH)) {
+      open.set(key, { command: [verb, base, ...most], group: [] });
+      groups.push(open.get(key));
+    }
+    open.get(key).command.push(bytes(id), token, ...words.slice(0, 1), ...words.slice(2));
+    open.get(key).group.push(s);
+  }
+  return groups;
+}
+
+async function one(link, command, timeout) {
+  const [reply] = await link.call([command], timeout);
+  if (reply instanceof Refused) throw reply;
+  return reply;
+}
+
+/** The status of RELEASE, which has none of its own. */
+function status(reply) {
+  if (!(reply instanceof Refused)) return 1;
+  return reply.code === 'EMQSCRIPT' ? -2 : reply.message.includes('gone') ? 0 : -1;
+}
+
+const passes = e => e instanceof Lost || e instanceof Refused && e.passes;
+const why = status => ({ '0': 'the job was removed', '-2': 'the job belongs to scripts' })[status] ?? "the job is another worker's";
+const line = reason => String(reason).trim().split('\n')[0];
+
+/** The last error of a job: for errors of the handler's own with the stack. */
+function reason(error) {
+  const own = error instanceof Dead || error instanceof RetryIn || error instanceof Cancelled;
+  return cut(String(own && error.message || error?.stack || error));
+}
+
+const cut = text => Buffer.from(text).subarray(0, REASON);
+
+/** Resolves with the promise, or once the signal is aborted, and leaves nothing behind on the signal. */
+function unless(signal, promise) {
+  return new Promise((ok, no) => {
+    if (signal.aborted) return ok();
+    signal.addEventListener('abort', ok, { once: true });
+    promise.then(ok, no).finally(() => signal.removeEventListener('abort', ok));
+  });
+}

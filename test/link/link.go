@@ -1,0 +1,130 @@
+// Package link answers one question: how does a test break what lies between a client and its server? It holds a way to a
+// server that can be cut and mended, and on which an answer can be lost.
+package link
+
+import (
+	"bytes"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Link is a way to a server that can be cut: every connection that it carries ends, and it carries none until it is
+// mended. Nothing listens in between, so whoever comes is turned away at once.
+type Link struct {
+	to   string
+	lose atomic.Pointer[loss]
+
+	sync.Mutex
+	listener net.Listener
+	address  string
+	carried  []net.Conn
+}
+
+// loss is the loss of one answer, that to the next request with this word.
+type loss struct {
+	word     []byte
+	executed func()
+}
+
+// New returns a link that ends with its test.
+func New(t testing.TB, to string) *Link {
+	t.Helper()
+	l := &Link{to: to, address: "127.0.0.1:0"}
+	l.Mend(t)
+	t.Cleanup(l.Cut)
+	return l
+}
+
+// Address is where clients connect to.
+func (l *Link) Address() string { return l.address }
+
+// Lose loses the answer to the next request that has this word: it goes to the server, executed waits until the server
+// has executed it, and then its connection ends.
+func (l *Link) Lose(word string, executed func()) { l.lose.Store(&loss{[]byte(word), executed}) }
+
+// Cut ends what the link carries.
+func (l *Link) Cut() {
+	l.Lock()
+	defer l.Unlock()
+	if l.listener == nil {
+		return
+	}
+	_ = l.listener.Close()
+	l.listener = nil
+	for _, c := range l.carried {
+		_ = c.Close()
+	}
+	l.carried = nil
+}
+
+// Mend lets it carry again, under the same address.
+func (l *Link) Mend(t testing.TB) {
+	t.Helper()
+	l.Lock()
+	defer l.Unlock()
+	listener, err := net.Listen("tcp", l.address)
+	require.NoError(t, err)
+	l.listener, l.address = listener, listener.Addr().String()
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			l.carry(listener, from)
+		}
+	}()
+}
+
+// carry joins a connection to one of its own to the server, unless the link was cut in the meantime.
+func (l *Link) carry(listener net.Listener, from net.Conn) {
+	to, err := net.Dial("tcp", l.to)
+	if err != nil {
+		_ = from.Close()
+		return
+	}
+	l.Lock()
+	defer l.Unlock()
+	if l.listener != listener {
+		_ = from.Close()
+		_ = to.Close()
+		return
+	}
+	l.carried = append(l.carried, from, to)
+	var mute atomic.Bool
+	go pass(to, from, func([]byte) bool { return !mute.Load() })
+	go pass(from, to, func(request []byte) bool {
+		lost := l.lose.Load()
+		if lost == nil || !bytes.Contains(request, lost.word) || !l.lose.CompareAndSwap(lost, nil) {
+			return true
+		}
+		mute.Store(true)
+		_, _ = to.Write(request)
+		lost.executed()
+		_ = from.Close()
+		return false
+	})
+}
+
+// pass carries what comes from one connection to another until either ends, but for what may not be carried.
+func pass(from, to net.Conn, may func([]byte) bool) {
+	defer from.Close()
+	defer to.Close()
+	buffer := make([]byte, 1<<16)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		if !may(buffer[:n]) {
+			continue
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
