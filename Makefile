@@ -23,7 +23,7 @@ with_server  = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" $(with_mod
 with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
                EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
-.PHONY: help build build-arm64 run demo test test-unit test-server test-arm64 matrix releases proof fuzz golden pgo test-clients bench bench-quick bench-peers \
+.PHONY: help build build-arm64 run demo test test-unit test-server test-exporter test-arm64 matrix releases proof fuzz golden pgo test-clients bench bench-quick bench-peers \
         image image-test deb deb-test lint clean FORCE
 
 help:
@@ -79,7 +79,7 @@ run: build/emq.so ## a server with the module on 127.0.0.1, in the foreground; P
 demo: build/emq.so ## a private server and 10,000 jobs through their whole life
 	@$(with_server) exec go run ./examples/demo $(ARGS)
 
-test: test-unit test-server ## vet, unit tests, and every suite against a real server
+test: test-unit test-server test-exporter ## vet, unit tests, and every suite against a real server
 
 test-unit: ## vet, the tests of the pure packages, also under the race detector, of the pages and the bench
 	go vet ./... && go -C bench vet ./...
@@ -89,6 +89,10 @@ test-unit: ## vet, the tests of the pure packages, also under the race detector,
 
 test-server: build build/stub build/emq-asan.so ## the suites against a real server; ARGS='-run Claim -v' for a part
 	@$(with_server) go test -count=1 -timeout 40m ./test/... ./clients/conformance $(ARGS)
+
+test-exporter: build ## the exporter, a module of its own, its alerts and its dashboard; promtool is fetched if it can be
+	@promtool=$$(build/promtool.sh) || echo 'without promtool: its test is skipped'; \
+	$(with_server) PROMTOOL="$$promtool" go -C tools/exporter test -count=1 ./... $(ARGS)
 
 test-arm64: build/arm64/emq.so ## the tests of the pure packages, and the golden file against an arm64 server, under qemu
 	@build/test-arm64.sh

@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 pure=(./commands/... ./fence/... ./lease/...)
 mapfile -t go_files < <(find module commands fence lease -name '*.go' ! -name '*_test.go')
-scripts=(build/*.sh .ci/run)
+scripts=(build/*.sh examples/*.sh .ci/run)
 failed=0
 
 # check NAME COMMAND...: passes if the command succeeds; shows what it printed if it does not.
@@ -79,9 +79,11 @@ for tags in '' emqdebug; do
 	check "C warnings$with" c_side "$tags"
 done
 
-# bench is a module of its own: in its folder, ./... are its packages.
-check 'vet of bench' go -C bench vet ./...
-check 'staticcheck of bench' env -C bench "$(go tool -n staticcheck)" ./...
+# These are modules of their own: in their folders, ./... are their packages.
+for own in bench tools/exporter; do
+	check "vet of $own" go -C $own vet ./...
+	check "staticcheck of $own" env -C $own "$(go tool -n staticcheck)" ./...
+done
 
 # Decisions import nothing that reads a clock, blocks, or allocates for a text; the module nothing that starts a
 # thread or a goroutine. The lists are the whole of what is allowed: a new import is a decision to make here.

@@ -290,19 +290,27 @@ func TestInfoCountsThePump(t *testing.T) {
 	require.Equal(t, "0", st.Info("emq_queues_bytes"))
 }
 
-// The script for an exporter hands over every field that is a number.
+// The script for an exporter hands over every field that is a number, of INFO emq and of each queue; a queue that somebody
+// broke has none.
 func TestExporterScript(t *testing.T) {
 	script, err := os.ReadFile("../examples/exporter.lua")
 	require.NoError(t, err)
 	st := start(t, withModule()).fresh(t)
 	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
+	st.Must("SET emq:{broken}:dead x", "ZADD emq:{broken}:pending 0 JOB1")
 	got := map[string]string{}
 	for name, value := range fields(value(st.Do("EVAL", string(script), "0"))) {
 		got[name] = value.(string)
 	}
 	_, want := st.info("emq")
+	for name, value := range fields(value(st.Do(good.Stats()...))) {
+		if n, ok := value.(int64); ok {
+			want[good.Base()+name] = strconv.FormatInt(n, 10)
+		}
+	}
 	for _, text := range []string{"emq_identity", "emq_version", "emq_build", "emq_go", "emq_run_id"} {
 		delete(want, text)
 	}
 	require.Equal(t, want, got)
+	st.Must("DEL emq:{broken}:dead emq:{broken}:pending")
 }

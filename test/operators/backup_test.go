@@ -2,16 +2,13 @@ package operators
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"emq/test/page"
 	"emq/test/store"
-	"emq/test/valkey"
 	"emq/test/wire"
 )
 
@@ -71,7 +68,7 @@ func TestBackup(t *testing.T) {
 		info, err := os.Stat(files[0])
 		require.NoError(t, err)
 		require.NoError(t, os.Truncate(files[0], info.Size()-1))
-		out, err := run(t, s, dir, commands(t, "Check the copy file by file"))
+		out, err := run(t, s, dir, page.Lines(t, operations, "Check the copy file by file"))
 		require.Error(t, err)
 		require.Contains(t, out, "incr.aof is not valid")
 	})
@@ -86,33 +83,18 @@ func folder(t *testing.T) string {
 	return dir
 }
 
+const operations = "../../docs/operations.md"
+
 // shell runs the commands of the page's block that follows these words, which must succeed, and returns what they printed.
 func shell(t *testing.T, s *store.Place, dir, words string) string {
 	t.Helper()
-	out, err := run(t, s, dir, commands(t, words))
+	out, err := run(t, s, dir, page.Lines(t, operations, words))
 	require.NoError(t, err, "%s", out)
 	return out
 }
 
-// commands are the lines of a block that begin with `$ `.
-func commands(t *testing.T, words string) string {
-	t.Helper()
-	page, err := os.ReadFile("../../docs/operations.md")
-	require.NoError(t, err)
-	_, rest, ok := strings.Cut(string(page), words)
-	require.True(t, ok, "the page has no such words: %s", words)
-	_, rest, _ = strings.Cut(rest, "```\n")
-	block, _, _ := strings.Cut(rest, "```\n")
-	return strings.Join(regexp.MustCompile(`(?m)^\$ (.*)$`).FindAllString(block, -1), "\n")
-}
-
 // run runs such lines in a folder, with this server in the place of the page's.
 func run(t *testing.T, s *store.Place, dir, lines string) (string, error) {
-	lines = regexp.MustCompile(`(?m)^\$ `).ReplaceAllString(lines, "")
-	lines = strings.NewReplacer("valkey-cli", "valkey-cli -s "+s.Socket, " -h primary", "", "/var/lib/valkey", s.Dir).Replace(lines)
-	sh := exec.Command("bash", "-euo", "pipefail", "-c", lines)
-	sh.Dir = dir
-	sh.Env = append(os.Environ(), "PATH="+valkey.Tools(t)+":"+os.Getenv("PATH"))
-	out, err := sh.CombinedOutput()
-	return string(out), err
+	t.Helper()
+	return page.Run(t, dir, lines, "valkey-cli", "valkey-cli -s "+s.Socket, " -h primary", "", "/var/lib/valkey", s.Dir)
 }

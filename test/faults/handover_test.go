@@ -1,0 +1,61 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"emq/test/store"
+	"emq/test/valkey"
+)
+
+// examples/handover.sh makes the replica the primary under load, back and forth, in agreement with the Sentinels. Clients
+// that follow them, with go-redis' own settings, see no error at all; each answer holds, whichever server gave it, and what
+// is stored is what was answered, though nobody waited for replicas.
+func TestHandover(t *testing.T) {
+	script, err := filepath.Abs("../../examples/handover.sh")
+	require.NoError(t, err)
+	tools := valkey.Tools(t)
+	rounds := store.Rounds(t, 1, 10)
+	settings := []string{"--repl-backlog-size", "64mb"}
+	pumped := ways[1]
+	primary := store.Open(t, pumped.server(settings...))
+	replica := store.Open(t, pumped.server(append(store.Following(primary.Addr()), settings...)...))
+	replica.Linked()
+	primary.Online()
+	addresses, watchers := sentinels(t, primary)
+	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: group, SentinelAddrs: addresses, Protocol: 2, DisableIdentity: true, PoolSize: 1000})
+	t.Cleanup(func() { _ = client.Close() })
+	c := newCrowd(t, "handover.sh under Sentinels", client)
+	c.pumped = pumped.pumped
+	c.start(20, 20)
+	for range rounds {
+		c.more(t, 1000)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		sh := exec.CommandContext(ctx, script, "127.0.0.1", strconv.Itoa(watchers[0].Port()), group)
+		sh.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
+		out, err := sh.CombinedOutput()
+		cancel()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), fmt.Sprintf("%s: 127.0.0.1 %d is a replica of 127.0.0.1 %d now", group, primary.Port(), replica.Port()))
+		t.Logf("%s", out)
+		primary, replica = replica, primary
+		c.more(t, 1000)
+		primary.Online()
+		agree(t, watchers, primary)
+		c.rounds++
+	}
+	c.stop()
+	require.Zero(t, c.doubt, "calls that came to an error")
+	c.drain()
+	c.end(t, primary.Keyspace())
+	require.Zero(t, c.doubt, "calls that came to an error")
+	store.InStep(t, primary.Conn(), replica.Conn())
+}

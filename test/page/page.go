@@ -1,0 +1,84 @@
+// Package page answers one question: do the commands of a page do what the page says? It takes the lines that begin with
+// `$ ` out of a page's block and runs them by the shell, as who follows the page would.
+package page
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"emq/test/valkey"
+)
+
+var prompt = regexp.MustCompile(`(?m)^\$ `)
+
+// Block is the first block of a page that follows these words.
+func Block(t testing.TB, path, words string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(text), words)
+	require.True(t, ok, "%s has no such words: %s", path, words)
+	_, rest, _ = strings.Cut(rest, "```\n")
+	block, _, _ := strings.Cut(rest, "```\n")
+	return block
+}
+
+// Lines are the commands of such a block: the lines that begin with `$ `, and those indented below them, which go on.
+func Lines(t testing.TB, path, words string) string {
+	t.Helper()
+	lines := regexp.MustCompile(`(?m)^\$ .*(\n    .*)*$`).FindAllString(Block(t, path, words), -1)
+	require.NotEmpty(t, lines, "%s has no commands below: %s", path, words)
+	return prompt.ReplaceAllString(strings.Join(lines, "\n"), "")
+}
+
+// Command is a line of a page and what the page says that it prints.
+type Command struct{ Line, Prints string }
+
+// Commands are those of all blocks of a page, block by block.
+func Commands(t testing.TB, path string) [][]Command {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	blocks := Blocks(string(text))
+	require.NotEmpty(t, blocks, "%s has no commands", path)
+	return blocks
+}
+
+// Blocks are those of a part of a page that have commands.
+func Blocks(text string) [][]Command {
+	var blocks [][]Command
+	for _, block := range regexp.MustCompile("(?ms)^```\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+		var list []Command
+		for _, part := range prompt.Split(block[1], -1)[1:] {
+			line, prints, _ := strings.Cut(part, "\n")
+			list = append(list, Command{line, prints})
+		}
+		if len(list) > 0 {
+			blocks = append(blocks, list)
+		}
+	}
+	return blocks
+}
+
+// Matches tells whether something was printed as the page says, where … stands for anything within a line, and by itself for
+// any lines.
+func (c Command) Matches(printed string) bool {
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(c.Prints), "…", `[^\n]*`)
+	pattern = regexp.MustCompile(`(?m)^\[\^\\n\]\*\n`).ReplaceAllString(pattern, `(?:[^\n]*\n)*`)
+	return regexp.MustCompile("^" + pattern + "$").MatchString(printed)
+}
+
+// Run runs lines in a folder; instead has, in turn, what stands on the page and what is to stand there.
+func Run(t testing.TB, dir, lines string, instead ...string) (string, error) {
+	t.Helper()
+	sh := exec.Command("bash", "-euo", "pipefail", "-c", strings.NewReplacer(instead...).Replace(lines))
+	sh.Dir = dir
+	sh.Env = append(os.Environ(), "PATH="+valkey.Tools(t)+":"+os.Getenv("PATH"))
+	out, err := sh.CombinedOutput()
+	return string(out), err
+}
