@@ -130,8 +130,8 @@ type Receipt struct {
 	Created bool
 }
 
-// Enqueue puts a job into the queue. If the answer is lost the job is sent again under the same id, so there is never a second
-// one; after an error, the receipt has the id under which it may be there.
+// Enqueue puts a job into the queue. If the answer is lost the job is sent again under the same id: that makes no second job,
+// unless the first was done meanwhile. After an error, the receipt has the id under which the job may be there.
 func (q Queue[T]) Enqueue(ctx context.Context, v T, opts ...JobOption) (Receipt, error) {
 	o, err := q.options(opts)
 	if err != nil {
