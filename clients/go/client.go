@@ -161,7 +161,7 @@ func (c *Client) try(ctx context.Context, s *server, args ...string) (r Reply, b
 		}
 		if sleep(patient, reconnects(n)) != nil {
 			if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-				err = errors.Join(context.Cause(ctx), err)
+				err = fmt.Errorf("emq: %w; the last try: %w", ctx.Err(), err)
 			}
 			return r, before, err
 		}

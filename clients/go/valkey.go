@@ -3,6 +3,7 @@ package emq
 import (
 	"context"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -127,7 +128,11 @@ func valkeyReply(m *valkey.ValkeyMessage) (r Reply) {
 
 func valkeyError(err error) error {
 	if refusal, ok := valkey.IsValkeyErr(err); ok {
-		return &Error{refusal.Error()}
+		e := &Error{refusal.Error()}
+		if class := e.Class(); strings.ToUpper(class) != class {
+			e.Text = "ERR " + e.Text // valkey-go leaves that class out
+		}
+		return e
 	}
 	return err
 }
