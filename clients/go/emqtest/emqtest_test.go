@@ -102,7 +102,7 @@ func TestLikeAServer(t *testing.T) {
 	if os.Getenv("VALKEY_SERVER") == "" || os.Getenv("EMQ_MODULE") == "" {
 		t.Skip("VALKEY_SERVER and EMQ_MODULE are not set: `make test-clients-go` sets them")
 	}
-	place := store.Open(t, store.Module())
+	place := store.Open(t, store.Module("--hz", "500"))
 	memory := emqtest.New()
 	seed := store.Seed(t)
 	dice := rand.New(rand.NewPCG(seed, 0))
