@@ -18,6 +18,7 @@ type handling struct {
 	timeout     time.Duration
 	run         TaskFunc
 	values      context.Context // of Run, without its end
+	ready       chan *task      // for goroutines that have nothing to do
 
 	// Of batches.
 	runMany func(context.Context, []*task) []error
@@ -119,7 +120,18 @@ func (h *handling) take(id, payload Reply, token int64, granted, lease time.Dura
 		h.free(1)
 		h.settle(t, toBury, 0, errors.New("the row has no payload"))
 	default:
-		go h.serve(t)
+		select {
+		case h.ready <- t:
+		default:
+			go h.work(t)
+		}
+	}
+}
+
+// work does one job after the other, as they come. A goroutine is kept for the next job, since its stack has grown already.
+func (h *handling) work(t *task) {
+	for ok := true; ok; t, ok = <-h.ready {
+		h.serve(t)
 	}
 }
 
@@ -131,17 +143,25 @@ func (h *handling) serve(t *task) {
 		ctx, cancel = context.WithTimeoutCause(ctx, h.timeout, ErrTimeout)
 		defer cancel()
 	}
-	err := protect(func() error { return h.run(ctx, &t.Task) })
-	h.free(1)
-	h.conclude(t, ctx, err)
+	err := errExit
+	defer func() {
+		h.free(1)
+		h.conclude(t, ctx, err)
+	}()
+	err = protect(func() error { return h.run(ctx, &t.Task) })
 }
+
+// errExit is a handler's that calls runtime.Goexit, as a test's FailNow does.
+var errExit = errors.New("emq: the handler ended its goroutine")
 
 // conclude has a handler's answer told to the server.
 func (h *handling) conclude(t *task, ctx context.Context, err error) {
+	if err == nil {
+		h.settle(t, toComplete, 0, nil)
+		return
+	}
 	var v *verdict
 	switch {
-	case err == nil:
-		h.settle(t, toComplete, 0, nil)
 	case errors.As(err, &v):
 		h.settle(t, v.what, v.delay, err)
 	case context.Cause(ctx) == ErrStopping:

@@ -173,7 +173,10 @@ func (w *Worker) reserve(h *handling, most int) int {
 
 // await waits for a job of any queue that has room. If there is none, it waits for room.
 func (l *line) await(ctx context.Context) error {
-	open := l.open()
+	open, more := l.open()
+	if more {
+		return nil
+	}
 	if len(open) == 0 {
 		select {
 		case <-l.wake:
@@ -203,22 +206,26 @@ func (l *line) await(ctx context.Context) error {
 	return err
 }
 
-// open takes a slot for the job that is waited for, in each queue that has room and in the worker.
-func (l *line) open() (open []*handling) {
+// open takes a slot for the job that is waited for, in each queue that has room and in the worker; unless one of them got
+// that room just now, and may have more jobs.
+func (l *line) open() (open []*handling, more bool) {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
 	if l.w.taken >= l.w.slots {
-		return nil
+		return nil, false
 	}
-	for _, h := range l.ordered(func(h *handling) bool { return h.room() > 0 }) {
+	open = l.ordered(func(h *handling) bool { return h.room() > 0 })
+	if slices.ContainsFunc(open, func(h *handling) bool { return h.hot }) {
+		return nil, true
+	}
+	for _, h := range open {
 		h.taken++
 		h.awaited = true
-		open = append(open, h)
 	}
 	if len(open) > 0 {
 		l.w.taken++
 	}
-	return open
+	return open, false
 }
 
 // close gives the slots back, except that of the queue whose job came.

@@ -254,7 +254,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	for _, h := range w.handlings {
-		h.values = context.WithoutCancel(ctx)
+		h.values, h.ready = context.WithoutCancel(ctx), make(chan *task)
+		defer close(h.ready)
 	}
 
 	claiming, stop := context.WithCancelCause(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -382,6 +383,24 @@ func TestStopUnderLoad(t *testing.T) {
 		require.Equal(t, 1, n, "job %d", i)
 	}
 	require.Equal(t, map[string]string{"completed": fmt.Sprint(jobs)}, sizes(t, s, "q"))
+}
+
+// A handler that ends its goroutine, as a test's FailNow does, has failed; its slot is free.
+func TestGoexit(t *testing.T) {
+	s := serve(t)
+	c := client(t, s)
+	q := emq.NewQueue[int](c, "q")
+	var events gathered
+	w := emq.NewWorker(c, quiet, events.observe())
+	emq.Handle(w, q, func(context.Context, *emq.Job[int]) error { runtime.Goexit(); return nil }, emq.Concurrency(1))
+	_, err := q.EnqueueMany(t.Context(), slices.Values([]int{1, 2}))
+	require.NoError(t, err)
+	r := run(t, w)
+	for _, e := range events.wait(t, 2) {
+		require.Equal(t, emq.Retried, e.Outcome)
+		require.ErrorContains(t, e.Err, "ended its goroutine")
+	}
+	r.stop(t)
 }
 
 func TestTimeout(t *testing.T) {
