@@ -109,7 +109,7 @@ func TestLikeAServer(t *testing.T) {
 	conn := emq.Dial(valkey.ClientOption{InitAddress: []string{place.Addr()}})
 	t.Cleanup(conn.Close)
 	answers := map[string]int{}
-	for history := range 60 {
+	for history := range 30 {
 		base := fmt.Sprintf("emq:{q%d}:", history)
 		id := func() string { return fmt.Sprint("JOB", dice.IntN(6)) }
 		token := func() string { return fmt.Sprint(dice.IntN(4)) }
