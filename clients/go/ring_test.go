@@ -1,11 +1,13 @@
 package emq_test
 
 import (
+	"bytes"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -70,4 +72,21 @@ func TestRing(t *testing.T) {
 	}
 	require.NotZero(t, moving)
 	require.Contains(t, said, fmt.Sprintf("%d jobs moved\n", moving))
+}
+
+// The program of docs/clients-go.md, which enqueues a job, does it, and stops in order when it is told to.
+func TestHello(t *testing.T) {
+	s := serve(t)
+	program := filepath.Join(t.TempDir(), "hello")
+	out, err := exec.Command("go", "build", "-ldflags", "-X main.url=valkey://"+s.Addr(), "-o", program, "./examples/hello").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	hello := exec.Command(program)
+	said := &bytes.Buffer{}
+	hello.Stderr = said
+	require.NoError(t, hello.Start())
+	store.WaitFor(t, "the job", func() bool { return sizes(t, s, "mails")["completed"] == "1" })
+	require.NoError(t, hello.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, hello.Wait())
+	require.Contains(t, said.String(), "to ann\n")
+	require.Contains(t, said.String(), "the worker has stopped completed=1")
 }
