@@ -48,7 +48,7 @@
 // # Rights
 //
 // A user needs, beside the keys ~emq:{q}:* of each queue and {emq}:version, +@emq +hello +client|setinfo +client|id
-// +client|unblock; [Queue.Jobs], [ExactFailures] and Drain name what else they need. Without CLIENT UNBLOCK a worker takes up to five seconds longer to
+// +client|unblock; the very first job of a store +set; [Queue.Jobs], [ExactFailures] and Drain name what else they need. Without CLIENT UNBLOCK a worker takes up to five seconds longer to
 // stop.
 //
 // # Tests

@@ -186,6 +186,7 @@ func TestWaitTakesInQueueWithRoom(t *testing.T) {
 	store.WaitFor(t, "the wait for the idle queue alone", func() bool { return waiting(busy, 0)() && waiting(idle, 1)() })
 	release <- struct{}{}
 	store.WaitFor(t, "the wait for both", func() bool { return waiting(busy, 1)() && waiting(idle, 1)() })
+	require.Contains(t, s.Conn().Do("INFO", "commandstats"), "cmdstat_client|unblock:calls=", "the wait was ended for that")
 	close(release)
 	for _, q := range []emq.Queue[int]{busy, idle} {
 		_, err := q.Enqueue(t.Context(), 2)
@@ -336,6 +337,7 @@ func TestStopWhileWaiting(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, st.Waiting)
 	}
+	require.Contains(t, s.Conn().Do("INFO", "commandstats"), "cmdstat_client|unblock:calls=", "the waits were ended for that")
 	_, err := q.Enqueue(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"pending": "1"}, sizes(t, s, "q"))
