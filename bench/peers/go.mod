@@ -2,12 +2,17 @@ module emq/bench/peers
 
 go 1.26.0
 
-replace emq => ../..
+replace (
+	emq => ../..
+	emq/clients/go => ../../clients/go
+)
 
 require (
 	emq v0.0.0-00010101000000-000000000000
+	emq/clients/go v0.0.0-00010101000000-000000000000
 	github.com/hibiken/asynq v0.26.0
 	github.com/redis/go-redis/v9 v9.23.0
+	github.com/valkey-io/valkey-go v1.0.79
 	golang.org/x/sync v0.23.0
 )
 
