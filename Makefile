@@ -10,10 +10,11 @@ FUZZ_TIME ?= 2m
 
 pure    := ./commands/... ./fence/... ./lease/...
 sources := $(filter-out %_test.go,$(wildcard $(addsuffix /*.go,module commands fence lease))) \
-           $(wildcard module/*.c module/*.h) module/emq.map go.mod go.sum Makefile
+           $(wildcard module/*.c module/*.h module/default.pgo) module/emq.map go.mod go.sum Makefile
 
 # The version script hides all but the entry points; the linker runs elsewhere, so its path is absolute.
-gobuild = CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false \
+# The C files are optimised as one (-flto): the path of a command goes through several of them.
+gobuild = CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -flto' CGO_LDFLAGS='-O2 -flto' go build -buildmode=c-shared -trimpath -buildvcs=false \
           -ldflags "-buildid= -X main.build=$$(<build/emq.id) \
                     -extldflags '\"-Wl,--version-script=$(CURDIR)/module/emq.map\"'"
 
@@ -22,7 +23,7 @@ with_server  = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" $(with_mod
 with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
                EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
-.PHONY: help build build-arm64 run demo test test-unit test-server test-arm64 matrix releases proof fuzz golden test-clients test-clients-go bench bench-quick bench-peers \
+.PHONY: help build build-arm64 run demo test test-unit test-server test-arm64 matrix releases proof fuzz golden pgo test-clients test-clients-go bench bench-quick bench-peers \
         image image-test deb deb-test lint clean FORCE
 
 help:
@@ -81,8 +82,9 @@ demo: build/emq.so ## a private server and 10,000 jobs through their whole life
 test: test-unit test-server test-clients-go ## vet, unit tests, and every suite against a real server
 
 test-unit: ## vet, the tests of the pure packages, also under the race detector, of the pages and the bench
-	go vet ./...
-	CGO_ENABLED=0 go test -count=1 $(pure) ./docs ./bench/...
+	go vet ./... && go -C bench vet ./...
+	CGO_ENABLED=0 go test -count=1 $(pure) ./docs
+	CGO_ENABLED=0 go -C bench test -count=1 ./...
 	CGO_ENABLED=1 go test -count=1 -race $(pure)
 	@for module in $(clients_go); do \
 		echo "$$module"; go -C $$module vet ./... && CGO_ENABLED=0 go -C $$module test -count=1 ./... || exit; \
@@ -130,17 +132,21 @@ test-clients-go: build ## the Go package against a real server, under the race d
 		CGO_ENABLED=1 go -C $$module test -count=1 -race -timeout 10m ./... $(ARGS) || exit; \
 	done
 
+# The build uses the profile as it lies there; -trimpath keeps it free of paths.
+pgo: ## module/default.pgo anew, the profile of decisions that the build is optimised by
+	CGO_ENABLED=0 go test -trimpath ./commands -run '^$$' -bench Decide -benchtime 10s -cpuprofile "$(CURDIR)/module/default.pgo" -o build/commands.tmp
+
 golden: build ## write the golden file anew from what the server answers
 	@$(with_server) go test -count=1 ./test/ -run Golden -update
 
 bench: build ## the verbs against the Lua scripts and a floor in C; ARGS='-axis base -pairs 10' for a part
-	@$(with_server) exec go run ./bench $(ARGS)
+	@$(with_server) exec go -C bench run . $(ARGS)
 
 bench-quick: build/emq.so ## the same in two minutes: fewer pairs, no backlog of a million
-	@$(with_server) exec go run ./bench -quick $(ARGS)
+	@$(with_server) exec go -C bench run . -quick $(ARGS)
 
 bench-peers: build/emq.so bench/peers/bullmq/node_modules ## EMQ beside asynq and BullMQ, on one server
-	@$(with_server) exec go -C bench/peers run . $(ARGS)
+	@$(with_server) exec go -C bench run ./peers $(ARGS)
 
 # Without node the comparison is with asynq alone.
 bench/peers/bullmq/node_modules: bench/peers/bullmq/package-lock.json

@@ -54,11 +54,14 @@ func axisNamed(name string) (axis, bool) {
 	return axis{}, false
 }
 
-// axisNames are all that -axis takes; the last are no axes but are chosen like one.
+// axisNames are all that -axis takes.
 func axisNames() string {
 	names := []string{}
 	for _, a := range axes {
 		names = append(names, a.Name)
 	}
-	return strings.Join(append(names, "memory", "yield", "growth", "limits"), ", ")
+	for _, s := range studies {
+		names = append(names, s.name)
+	}
+	return strings.Join(names, ", ")
 }

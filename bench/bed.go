@@ -81,7 +81,9 @@ func makeBed(ctx context.Context, m modules, a axis, who []*executor) (_ *bed, e
 		if err := r.fill(ctx); err != nil {
 			return nil, err
 		}
-		if r.load, err = load.Dial(r.options(a.Conns, a.Depth, a.Backlog+held)); err != nil {
+		o := r.options(a.Conns, e.pipeline(a)/max(e.batch, 1), a.Backlog+held)
+		o.Batch = e.batch
+		if r.load, err = load.Dial(o); err != nil {
 			return nil, err
 		}
 	}

@@ -20,6 +20,7 @@ type contest struct {
 	stands  []stand
 	rows    []versus
 	metrics []metric
+	medians bool // the figures themselves are shown as well
 }
 
 // stand is one server, and who works in it on which axis.
@@ -70,6 +71,53 @@ func growth() contest {
 	}
 }
 
+// Many jobs in a call.
+var batched = func() (all []*executor) {
+	for i, n := range []int{1, 10, 100, 1000} {
+		e := batchesOf(n, 3+i)
+		all = append(all, &e)
+	}
+	return all
+}()
+
+// batches sets them against the verbs that take one job, in pipelines.
+func batches(a axis) contest {
+	c := contest{
+		name:    "batch",
+		what:    "many jobs in a call, " + a.What,
+		stands:  []stand{{a, append([]*executor{&scripted, &floor}, batched...)}},
+		metrics: slices.Concat(metrics[:3], metrics[6:]),
+		medians: true,
+	}
+	if len(a.Settings) > 0 {
+		c.metrics = append(c.metrics, aofBytes)
+	}
+	for _, other := range []*executor{&floor, &scripted} {
+		for _, e := range batched {
+			c.rows = append(c.rows, versus{e, other})
+		}
+	}
+	return c
+}
+
+// measureBatches measures what a job costs that is one of many in a call, without an append-only file and with one.
+func (p *plan) measureBatches(ctx context.Context, r *report) error {
+	silent := base
+	if p.quick {
+		silent.Jobs /= 2
+	}
+	logged := silent
+	logged.What = "64 B, backlog 1 k, AOF left to the system to write, pipelines of 64"
+	logged.Settings = []string{"--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"}
+	if err := p.hold(ctx, batches(silent), r); err != nil {
+		return err
+	}
+	return p.hold(ctx, batches(logged), r)
+}
+
+// measureGrowth measures what a verb takes as the backlog grows.
+func (p *plan) measureGrowth(ctx context.Context, r *report) error { return p.hold(ctx, growth(), r) }
+
 // measureLimits measures what lies between the floor and the verbs, with pipelines and without.
 func (p *plan) measureLimits(ctx context.Context, r *report) error {
 	if err := buildFloor(ctx, p.modules["reads"], "-DREADS"); err != nil {
@@ -111,13 +159,13 @@ func (p *plan) hold(ctx context.Context, c contest, r *report) (err error) {
 
 // buildCrossing builds the package beside floor.c as the module is built.
 func buildCrossing(ctx context.Context, to string) error {
-	script, err := filepath.Abs("module/emq.map")
+	script, err := filepath.Abs("../module/emq.map")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(fmt.Sprintf("%s.%d.h", to, os.Getpid())) // of no use
 	return build(ctx, to, "go build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false",
-		"-ldflags", "-extldflags '-Wl,--version-script="+script+"'", "./bench/floor")
+		"-ldflags", "-extldflags '-Wl,--version-script="+script+"'", "./floor")
 }
 
 func (r *report) summarizeContests() {
@@ -140,11 +188,32 @@ func (r *report) printContests(to io.Writer) {
 		for _, row := range a.contest.rows {
 			fmt.Fprint(w, row)
 			for _, m := range a.contest.metrics {
-				b := a.Ratios[row.String()][m.name]
-				fmt.Fprintf(w, "\t%.2f [%.2f %.2f]", b.Median, b.Low, b.High)
+				fmt.Fprint(w, "\t", bound(a.Ratios[row.String()][m.name], 2))
 			}
 			fmt.Fprintln(w)
 		}
 		w.Flush()
+		if a.contest.medians {
+			a.printMedians(to)
+		}
+	}
+}
+
+func (r *result) printMedians(to io.Writer) {
+	fmt.Fprint(to, "\nmedians: of one job, times in µs\n\n")
+	w := table(to)
+	defer w.Flush()
+	for _, m := range r.contest.metrics {
+		fmt.Fprintf(w, "\t%s", m.name)
+	}
+	fmt.Fprintln(w)
+	for _, s := range r.contest.stands {
+		for _, e := range s.who {
+			fmt.Fprint(w, e.Name)
+			for _, m := range r.contest.metrics {
+				fmt.Fprintf(w, "\t%.*f", m.places(), r.median(e.Name, m))
+			}
+			fmt.Fprintln(w)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -17,6 +18,7 @@ type executor struct {
 	module   string // that the server must have; "" = none
 	db       int
 	identity string
+	batch    int // jobs in a call; 0 = the verbs that take one job
 	open     load.Opening
 	stat     func(verb string) string // its line in commandstats
 }
@@ -44,6 +46,25 @@ func ofModule(name, module string, db int) executor {
 		open: func(verb string) []string { return []string{named(verb)} },
 		stat: named,
 	}
+}
+
+// batchesOf is an executor that gives the verbs for many jobs so many of them.
+func batchesOf(n, db int) executor {
+	e := ofModule(fmt.Sprintf("%d in a call", n), "emq", db)
+	e.batch = n
+	e.stat = func(verb string) string { return native.stat("M" + verb) }
+	return e
+}
+
+// pipeline is how many jobs are in a pipeline on an axis, with batches as near to its depth as they come.
+func (e *executor) pipeline(a axis) int {
+	return max(a.Depth/max(e.batch, 1), 1) * max(e.batch, 1)
+}
+
+// whole is the number of jobs nearest to n that fills its pipelines.
+func (e *executor) whole(n int, a axis) int {
+	of := e.pipeline(a)
+	return max((n+of/2)/of, 1) * of
 }
 
 var verbNames = []string{"ENQUEUE", "CLAIM", "COMPLETE", "FAIL"}

@@ -20,19 +20,21 @@ type leg struct {
 	Pair     int    `json:"pair"`
 
 	// Server time of one command, by commandstats.
-	Enqueue  []float64 `json:"enqueue_us"`
-	Claim    []float64 `json:"claim_us"`
-	Complete []float64 `json:"complete_us"`
-	Fail     []float64 `json:"fail_us"`
+	Enqueue  []float64 `json:"enqueue_us,omitempty"`
+	Claim    []float64 `json:"claim_us,omitempty"`
+	Complete []float64 `json:"complete_us,omitempty"`
+	Fail     []float64 `json:"fail_us,omitempty"`
 
 	// Of one job, enqueued, claimed and completed: server time by commandstats, and processor time of the process.
-	Job []float64 `json:"job_us"`
-	CPU []float64 `json:"cpu_us"`
+	Job []float64 `json:"job_us,omitempty"`
+	CPU []float64 `json:"cpu_us,omitempty"`
+	// Bytes that it adds to the append-only file, where there is one.
+	AOF []float64 `json:"aof_bytes,omitempty"`
 	// Jobs a second, and the middle latency of a pipeline.
-	Rate []float64 `json:"jobs_per_s"`
+	Rate []float64 `json:"jobs_per_s,omitempty"`
 	P50  []float64 `json:"p50_us"`
 	// Generator is the share of the time that the load generator was busy: below 1, it was not what was measured.
-	Generator []float64 `json:"generator_busy"`
+	Generator []float64 `json:"generator_busy,omitempty"`
 
 	// The tail of the latencies is of all parts together: one alone has too few.
 	P95 float64 `json:"p95_us"`
@@ -40,6 +42,9 @@ type leg struct {
 
 	// Switches are how often a second the server's other threads went to sleep, where that was looked at.
 	Switches float64 `json:"switches_per_s,omitempty"`
+
+	// Samples are how many latencies there are, where that was looked at.
+	Samples int64 `json:"samples,omitempty"`
 
 	latency *hdrhistogram.Histogram
 }
@@ -106,8 +111,7 @@ func place(i, turn, n int) int {
 
 // warmUp takes some jobs through their life, for the caches are full of what the others did.
 func (r *runner) warmUp(ctx context.Context) error {
-	a := r.bed.axis
-	_, err := r.live(ctx, max(a.Jobs/parts/4/a.Depth, 1)*a.Depth)
+	_, err := r.live(ctx, r.whole(r.bed.axis.Jobs/parts/4, r.bed.axis))
 	return err
 }
 
@@ -117,7 +121,7 @@ func (r *runner) live(ctx context.Context, n int) (load.Result, error) {
 }
 
 func (r *runner) wholeLives(ctx context.Context, l *leg) error {
-	n := r.bed.axis.Jobs / parts
+	n := r.whole(r.bed.axis.Jobs/parts, r.bed.axis)
 	first, err := r.spent(ctx)
 	if err != nil {
 		return err
@@ -132,12 +136,15 @@ func (r *runner) wholeLives(ctx context.Context, l *leg) error {
 	if err != nil {
 		return err
 	}
-	if calls := last.calls - first.calls; calls != int64(len(life)*n) {
+	if calls := last.calls - first.calls; calls != int64(len(life)*n/max(r.batch, 1)) {
 		return fmt.Errorf("the server counts %d calls for %d jobs", calls, n)
 	}
 	l.latency.Merge(result.Latency)
 	l.Job = append(l.Job, float64(last.usec-first.usec)/float64(n))
 	l.CPU = append(l.CPU, (last.cpu-first.cpu)*1e6/float64(n))
+	if last.aof > 0 {
+		l.AOF = append(l.AOF, float64(last.aof-first.aof)/float64(n))
+	}
 	l.Rate = append(l.Rate, float64(n)/result.Took.Seconds())
 	l.P50 = append(l.P50, percentile(result.Latency, 50))
 	l.Generator = append(l.Generator, float64(busy)/float64(result.Took))
@@ -146,8 +153,7 @@ func (r *runner) wholeLives(ctx context.Context, l *leg) error {
 
 // verbByVerb runs every verb by itself, since the scripts have one line of statistics for all.
 func (r *runner) verbByVerb(ctx context.Context, l *leg) error {
-	a := r.bed.axis
-	n := a.Jobs / (2 * parts) / a.Depth * a.Depth
+	n := r.whole(r.bed.axis.Jobs/(2*parts), r.bed.axis)
 	last, err := r.spent(ctx)
 	if err != nil {
 		return err
@@ -180,14 +186,16 @@ func (r *runner) verbByVerb(ctx context.Context, l *leg) error {
 // spent is what the server has spent since it started.
 type spent struct {
 	calls, usec int64   // on a runner's verbs
+	aof         int64   // bytes of the append-only file; 0 = there is none
 	cpu         float64 // seconds of processor time, all threads, user and system
 }
 
 func (r *runner) spent(ctx context.Context) (s spent, err error) {
-	info, err := r.control.Info(ctx, "commandstats", "cpu").Result()
+	info, err := r.control.Info(ctx, "commandstats", "cpu", "persistence").Result()
 	if err != nil {
 		return s, err
 	}
+	s.aof, _ = strconv.ParseInt(infoField(info, "aof_current_size"), 10, 64)
 	seen := map[string]bool{}
 	for _, verb := range verbNames {
 		stat := r.stat(verb)

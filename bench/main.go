@@ -2,7 +2,8 @@
 // in C that does the same writes and nothing else (floor/floor.c). All three run in one server and take turns many times
 // a second, and each is set against the others turn by turn, so that what disturbs the machine disturbs them alike.
 //
-// `make bench` runs it all, `make bench-quick` less of it in less time; see -help for a part of it.
+// `make bench` runs it all, `make bench-quick` less of it in less time; see -help for a part of it. It runs in its own
+// folder, from which all paths are, and is a module of its own, so that the project's users get none of what it needs.
 package main
 
 import (
@@ -16,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -28,7 +30,7 @@ func main() {
 	who := flag.String("only", "", "run one executor alone, to profile it: scripts, native or floor; no ratios then")
 	pairs := flag.Int("pairs", 15, "how many times each executor is measured on an axis")
 	quick := flag.Bool("quick", false, "fewer pairs of shorter legs, and no backlog of a million")
-	out := flag.String("out", "build/bench", "where the JSON and the plots go")
+	out := flag.String("out", "../build/bench", "where the JSON and the plots go")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -52,19 +54,42 @@ func main() {
 // plan is what one run of the program does.
 type plan struct {
 	axes       []axis
+	studies    []study
 	who        []*executor
 	pairs      int
-	memory     bool // measure bytes per job as well
+	quick      bool
 	memoryJobs int
-	yield      bool // measure how often the Go scheduler is to be let in
-	limits     bool // measure the steps from the floor to the verbs
-	growth     bool // measure what a verb takes as the backlog grows
 	out        string
 	modules    modules
 }
 
+// study is what is measured besides the axes, in a way of its own. It is chosen like an axis.
+type study struct {
+	name    string
+	when    when
+	measure func(*plan, context.Context, *report) error
+}
+
+// when says which runs a study is a part of, unless it is asked for by its name.
+type when int
+
+const (
+	onRequest when = iota
+	inFull
+	always
+)
+
+var studies = []study{
+	{"batch", always, (*plan).measureBatches},
+	{"wait", always, (*plan).measureWait},
+	{"yield", onRequest, (*plan).measureYield},
+	{"growth", inFull, (*plan).measureGrowth},
+	{"limits", onRequest, (*plan).measureLimits},
+	{"memory", always, (*plan).measureMemory},
+}
+
 func newPlan(only, who string, pairs int, quick bool, out string) (*plan, error) {
-	p := &plan{axes: axes, who: executors, pairs: pairs, memory: who == "", memoryJobs: 100_000, growth: who == "" && !quick, out: out}
+	p := &plan{axes: axes, who: executors, pairs: pairs, quick: quick, memoryJobs: 100_000, out: out}
 	if pairs < 1 {
 		return nil, errors.New("-pairs is at least 1")
 	}
@@ -77,21 +102,16 @@ func newPlan(only, who string, pairs int, quick bool, out string) (*plan, error)
 			}
 		}
 	}
+	for _, s := range studies {
+		if who == "" && (s.when == always || s.when == inFull && !quick) {
+			p.studies = append(p.studies, s)
+		}
+	}
 	if only != "" {
-		p.axes, p.memory, p.growth = nil, false, false
+		p.axes, p.studies = nil, nil
 		for name := range strings.SplitSeq(only, ",") {
-			switch name {
-			case "memory":
-				p.memory = true
-				continue
-			case "yield":
-				p.yield = true
-				continue
-			case "limits":
-				p.limits = true
-				continue
-			case "growth":
-				p.growth = true
+			if i := slices.IndexFunc(studies, func(s study) bool { return s.name == name }); i >= 0 {
+				p.studies = append(p.studies, studies[i])
 				continue
 			}
 			a, ok := axisNamed(name)
@@ -113,12 +133,12 @@ func newPlan(only, who string, pairs int, quick bool, out string) (*plan, error)
 		}
 	}
 	p.modules = modules{
-		"emq":   cmp.Or(os.Getenv("EMQ_MODULE"), "build/emq.so"),
-		"debug": cmp.Or(os.Getenv("EMQ_MODULE_DEBUG"), "build/emq-debug.so"),
+		"emq":   cmp.Or(os.Getenv("EMQ_MODULE"), "../build/emq.so"),
+		"debug": cmp.Or(os.Getenv("EMQ_MODULE_DEBUG"), "../build/emq-debug.so"),
 	}
 	for _, name := range []string{"floor", "reads", "crossing"} {
 		var err error
-		if p.modules[name], err = filepath.Abs("build/" + name + ".so"); err != nil {
+		if p.modules[name], err = filepath.Abs("../build/" + name + ".so"); err != nil {
 			return nil, err
 		}
 	}
@@ -145,23 +165,10 @@ func (p *plan) measure(ctx context.Context, r *report) error {
 			return fmt.Errorf("axis %s: %w", a.Name, err)
 		}
 	}
-	if p.yield {
-		if err := p.measureYield(ctx, r); err != nil {
-			return fmt.Errorf("yield: %w", err)
+	for _, s := range p.studies {
+		if err := s.measure(p, ctx, r); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
 		}
-	}
-	if p.growth {
-		if err := p.hold(ctx, growth(), r); err != nil {
-			return fmt.Errorf("growth: %w", err)
-		}
-	}
-	if p.limits {
-		if err := p.measureLimits(ctx, r); err != nil {
-			return fmt.Errorf("limits: %w", err)
-		}
-	}
-	if p.memory {
-		return p.measureMemory(ctx, r)
 	}
 	return nil
 }
@@ -209,7 +216,7 @@ func progress(what string, steps int) *progressbar.ProgressBar {
 // buildFloor compiles the floor, as the module's own C is compiled.
 func buildFloor(ctx context.Context, to string, flags ...string) error {
 	return build(ctx, to, cmp.Or(os.Getenv("CC"), "gcc"), append([]string{"-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
-		"-Wall", "-Wextra", "-Werror", "bench/floor/floor.c", "module/abi.c"}, flags...)...)
+		"-Wall", "-Wextra", "-Werror", "floor/floor.c", "../module/abi.c"}, flags...)...)
 }
 
 // build has a compiler make a library. It goes through another file, for a server of an earlier run may have the old one

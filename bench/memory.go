@@ -32,7 +32,7 @@ type footprint struct {
 	Encoding string  `json:"row_encoding"`
 }
 
-const exampleConf = "valkey.conf.example"
+const exampleConf = "../valkey.conf.example"
 
 var payloads = []int{64, 65, 512, 4096}
 
@@ -73,7 +73,8 @@ func (f *footprint) measure(ctx context.Context, r *report, m modules, settings 
 	if err := native.prepare(ctx, c); err != nil {
 		return err
 	}
-	empty, err := settled(ctx, c)
+	const looks = 3
+	empty, err := settled(ctx, c, looks)
 	if err != nil {
 		return err
 	}
@@ -91,11 +92,11 @@ func (f *footprint) measure(ctx context.Context, r *report, m modules, settings 
 		if _, err := g.Run(ctx, f.Jobs, state.verb); err != nil {
 			return err
 		}
-		used, err := settled(ctx, c)
+		full, err := settled(ctx, c, looks)
 		if err != nil {
 			return err
 		}
-		*state.bytes = float64(used-empty) / float64(f.Jobs)
+		*state.bytes = float64(full.used-empty.used) / float64(f.Jobs)
 		if state.verb == load.Enqueue {
 			if err := f.look(ctx, c); err != nil {
 				return err
@@ -120,30 +121,35 @@ func (f *footprint) look(ctx context.Context, c *redis.Client) error {
 	return nil
 }
 
-// settled is the server's used memory when it no longer moves: tables grow and buffers shrink in the background.
-func settled(ctx context.Context, c *redis.Client) (int64, error) {
-	last := int64(0)
-	for still := 0; still < 3; {
+// memory is what a server has, in bytes.
+type memory struct{ used, resident int64 }
+
+// settled is the server's memory when for so many looks, ten a second, it has not moved: tables grow and buffers shrink in
+// the background.
+func settled(ctx context.Context, c *redis.Client, looks int) (m memory, err error) {
+	for still := 0; still < looks; {
 		select {
 		case <-ctx.Done():
-			return 0, context.Cause(ctx)
+			return m, context.Cause(ctx)
 		case <-time.After(100 * time.Millisecond):
 		}
 		info, err := c.Info(ctx, "memory").Result()
 		if err != nil {
-			return 0, err
+			return m, err
 		}
-		used, err := strconv.ParseInt(infoField(info, "used_memory"), 10, 64)
-		if err != nil {
-			return 0, err
+		last := m.used
+		if m.used, err = strconv.ParseInt(infoField(info, "used_memory"), 10, 64); err != nil {
+			return m, err
+		}
+		if m.resident, err = strconv.ParseInt(infoField(info, "used_memory_rss"), 10, 64); err != nil {
+			return m, err
 		}
 		const nothing = 4 << 10
-		if still++; used < last-nothing || used > last+nothing {
+		if still++; m.used < last-nothing || m.used > last+nothing {
 			still = 0
 		}
-		last = used
 	}
-	return last, nil
+	return m, nil
 }
 
 // settingsOf reads a configuration file as command-line settings. The module is the one under measurement, and the

@@ -233,7 +233,7 @@ func (r *report) plotMemory() (*plot.Plot, error) {
 		bars.LineStyle.Width = 0
 		bars.Offset = vg.Points(width/2 - float64(1-i)*width)
 		p.Add(bars)
-		p.Legend.Add([]string{"Valkey's settings", exampleConf}[i], bars)
+		p.Legend.Add([]string{"Valkey's settings", filepath.Base(exampleConf)}[i], bars)
 	}
 	p.Legend.Left = true
 	p.NominalX(names...)

@@ -28,6 +28,8 @@ type report struct {
 	Yield  *result      `json:"yield,omitempty"`
 	// Contests are those of executors of several servers.
 	Contests []*result `json:"contests,omitempty"`
+	Wait     []*wait   `json:"wait,omitempty"`
+	Weights  []*weight `json:"waiting_memory,omitempty"`
 }
 
 type host struct {
@@ -67,8 +69,17 @@ var (
 		{"fail", func(l *leg) []float64 { return l.Fail }},
 	}
 	claimTime     = metric{"claim", func(l *leg) []float64 { return l.Claim }}
+	aofBytes      = metric{"AOF bytes", func(l *leg) []float64 { return l.AOF }}
 	generatorBusy = metric{"generator", func(l *leg) []float64 { return l.Generator }}
 )
+
+// places is how many decimals a figure is shown with.
+func (m metric) places() int {
+	if m.name == "jobs/s" || m.name == aofBytes.name || m.name[0] == 'p' {
+		return 0
+	}
+	return 2
+}
 
 func newReport(p *plan) *report {
 	return &report{Time: time.Now().UTC().Truncate(time.Second), Pairs: p.pairs, Host: host{
@@ -159,6 +170,7 @@ func (r *report) summarize() {
 		}
 	}
 	r.summarizeContests()
+	r.summarizeWait()
 }
 
 // write stores the report as JSON.
@@ -176,7 +188,7 @@ func (r *report) write(folder string) error {
 
 // print writes the tables: the ratios first, since they alone carry over to another machine.
 func (r *report) print(to io.Writer) {
-	if len(r.Axes)+len(r.Memory) == 0 && r.Yield == nil && r.Contests == nil {
+	if len(r.Axes)+len(r.Memory) == 0 && r.Yield == nil && r.Contests == nil && r.Wait == nil {
 		return
 	}
 	fmt.Fprintf(to, "\n%s\n%s\n%s, %d cores, Linux %s, %s; %d pairs\n", r.Module, r.Server, r.Host.CPU, r.Host.Cores, r.Host.Kernel, r.Host.Go, r.Pairs)
@@ -191,9 +203,16 @@ func (r *report) print(to io.Writer) {
 	r.printMemory(to)
 	r.printYield(to)
 	r.printContests(to)
+	r.printWait(to)
+	r.printWeights(to)
 }
 
 func table(to io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(to, 0, 0, 2, ' ', 0) }
+
+// bound is an estimate as the tables show it.
+func bound(b stats.Bound, places int) string {
+	return fmt.Sprintf("%.*f [%.*f %.*f]", places, b.Median, places, b.Low, places, b.High)
+}
 
 func (r *report) printRatios(to io.Writer, other string, shown []metric) {
 	w := table(to)
@@ -211,8 +230,7 @@ func (r *report) printRatios(to io.Writer, other string, shown []metric) {
 		}
 		fmt.Fprint(w, a.Axis.Name)
 		for _, m := range shown {
-			b := a.Ratios[other][m.name]
-			fmt.Fprintf(w, "\t%.2f [%.2f %.2f]", b.Median, b.Low, b.High)
+			fmt.Fprint(w, "\t", bound(a.Ratios[other][m.name], 2))
 		}
 		fmt.Fprintln(w)
 	}
@@ -238,11 +256,7 @@ func (r *report) printFigures(to io.Writer) {
 			}
 			fmt.Fprintf(w, "%s\t%s", a.Axis.Name, e.Name)
 			for _, m := range shown {
-				places := 2
-				if m.name == "jobs/s" || m.name[0] == 'p' {
-					places = 0
-				}
-				fmt.Fprintf(w, "\t%.*f", places, a.median(e.Name, m))
+				fmt.Fprintf(w, "\t%.*f", m.places(), a.median(e.Name, m))
 			}
 			fmt.Fprintf(w, "\t%.0f %%\n", 100*a.median(e.Name, generatorBusy))
 		}

@@ -95,7 +95,7 @@ func (r *report) printYield(to io.Writer) {
 		fmt.Fprint(w, way)
 		for _, m := range shown {
 			if b, ok := r.Yield.compare(way.String(), ways[0].String(), m); ok {
-				fmt.Fprintf(w, "\t%.2f [%.2f %.2f]", b.Median, b.Low, b.High)
+				fmt.Fprint(w, "\t", bound(b, 2))
 			}
 		}
 		fmt.Fprintf(w, "\t%.0f\n", r.Yield.median(way.String(), metric{of: func(l *leg) []float64 { return []float64{l.Switches} }}))

@@ -79,8 +79,10 @@ for tags in '' emqdebug; do
 	check "C warnings$with" c_side "$tags"
 done
 
-check 'vet of the peers, a module of their own' go -C bench/peers vet ./...
+# bench is a module of its own: in its folder, ./... are its packages.
+check 'vet of bench' go -C bench vet ./...
 staticcheck=$(go tool -n staticcheck)
+check 'staticcheck of bench' env -C bench "$staticcheck" ./...
 for module in clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel; do
 	check "vet of $module" go -C "$module" vet ./...
 	check "staticcheck of $module" env -C "$module" "$staticcheck" ./...
@@ -93,7 +95,7 @@ check 'pure packages build without cgo' env CGO_ENABLED=0 go build "${pure[@]}"
 check 'imports of the pure packages' silent imports \
 	'bytes|errors|math|math/bits|slices|strconv|strings|unicode/utf8|emq/(commands|fence|lease)' "${pure[@]}"
 check 'imports of the module' silent imports \
-	'C|fmt|runtime|runtime/debug|strconv|strings|unsafe|emq/(commands|fence|lease)' ./module
+	'C|fmt|runtime|runtime/debug|slices|strconv|strings|unsafe|emq/(commands|fence|lease)' ./module
 check 'no goroutine' silent goroutines
 check 'no exit, no timer' silent grep -nE '\b(os\.Exit|log\.Fatal|time\.AfterFunc|runtime\.Goexit)' "${go_files[@]}"
 

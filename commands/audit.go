@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"math/bits"
 	"strconv"
 	"strings"
 
@@ -9,16 +10,17 @@ import (
 
 // EMQ.AUDIT base cursor count [FIX]
 //
-//	Keys     pending, active, schedule, dead; the row of each entry that is looked at
+//	Keys     pending, active, schedule, dead, meta; the row of each entry that is looked at
 //	Reply    [next cursor, [[finding, id, where, remedy, 1 if it was applied], …]]
 //	Effects  with FIX: ZREM of the sets that the id is to leave · HSET row [state] [lease_epoch] [last_error] · ZADD of the
-//	         one that it is to be in
+//	         one that it is to be in; HDEL meta of what is broken there
 //	Refuses  ERR, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
-//	See      WIRE6 §1, §4
+//	See      WIRE6 §1, §4, §7.5
 //
 // A job is where it should be if its id is in the one set that its state names. The audit goes through the four sets and
 // then through the rows, as far in each call as one of the server's own scans; what it decides on an entry, it decides on
-// what is there now. Rows of lanes (group) are their scripts' and are passed over.
+// what is there now. Rows of lanes (group) are their scripts' and are passed over. The call that begins the audit looks at the
+// gates as well.
 const tokenFix = "FIX"
 
 // Scan is a part of the audit: the place in the server's scan of a set, or of the rows.
@@ -76,11 +78,13 @@ const (
 	WordTwoSets
 	WordState
 	WordNoSet
+	WordGate
 	WordPending
 	WordActive
 	WordSchedule
 	WordDead
 	WordRows
+	WordMeta
 	WordDrop
 	WordLeave
 	NumWords
@@ -95,11 +99,13 @@ var WordText = [NumWords]string{
 	WordTwoSets:  "two-sets",
 	WordState:    "state",
 	WordNoSet:    "no-set",
+	WordGate:     "gate",
 	WordPending:  "pending",
 	WordActive:   "active",
 	WordSchedule: "schedule",
 	WordDead:     "dead",
 	WordRows:     "rows",
+	WordMeta:     "meta",
 	WordDrop:     "drop",
 	WordLeave:    "leave",
 }
@@ -118,7 +124,7 @@ type Finding struct {
 // admitAudit makes the checks, and then has the scan made.
 func (v *Command) admitAudit(c *Call, o *Outcome) bool {
 	sets := audited[:len(audited)-1]
-	if !c.admit(o, answerNoFindings, sets...) || !c.typed(o, sets...) {
+	if !c.admit(o, answerNoFindings, v.Plan.Keys...) || !c.typed(o, sets...) {
 		return false
 	}
 	if !c.Scanned {
@@ -143,8 +149,42 @@ func (v *Command) decideAudit(c *Call, j *Job, o *Outcome) Next {
 }
 
 func (v *Command) finishAudit(c *Call, o *Outcome) {
-	o.Scan = v.part(c).next(c.ScannedTo)
+	part := v.part(c)
+	if part == (Scan{Key: audited[0]}) {
+		v.auditGates(c, o)
+	}
+	o.Scan = part.next(c.ScannedTo)
 	answerFindings(o)
+}
+
+// auditGates looks at meta. A field that is no gate, though somebody meant it to be one, goes; a meta that is no hash is not
+// ours to remove.
+func (v *Command) auditGates(c *Call, o *Outcome) {
+	t := c.Types[KeyMeta]
+	if t != None && t != Hash {
+		o.Gates = Finding{What: WordNoHash, Where: WordMeta, Remedy: WordLeave}
+		o.Tally.Taken++
+		return
+	}
+	broken := c.brokenGates()
+	if broken == 0 {
+		return
+	}
+	o.Gates, o.BrokenGates = Finding{WordGate, WordMeta, WordDrop, v.fixes(c)}, broken
+	o.Tally.Taken += int32(bits.OnesCount32(broken))
+	if !o.Gates.Applied {
+		return
+	}
+	e := o.add(OpHdel, KeyMeta)
+	for i, probe := range gateProbes {
+		if broken&(1<<i) == 0 {
+			continue
+		}
+		if e.N == MaxFields {
+			e = o.add(OpHdel, KeyMeta)
+		}
+		e.set(probe.Field, Value{})
+	}
 }
 
 // answerFindings gives the next cursor and what was found.
@@ -195,9 +235,12 @@ func (v *Command) auditRow(c *Call, j *Job, o *Outcome) {
 	}
 }
 
+// fixes tells that what can be put right is to be.
+func (v *Command) fixes(c *Call) bool { return v.arg(c, RoleOption) == tokenFix }
+
 // find notes a finding, and reports whether its remedy is to be applied.
 func (v *Command) find(c *Call, o *Outcome, f Finding) bool {
-	f.Applied = v.arg(c, RoleOption) == tokenFix && f.Remedy != WordLeave
+	f.Applied = v.fixes(c) && f.Remedy != WordLeave
 	m := o.mark()
 	m.Finding, m.Disposition = f, Reported
 	o.Tally.Taken++

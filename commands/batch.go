@@ -18,26 +18,32 @@ var Statuses = [NumResults]int8{
 	ResultScript:    -2,
 }
 
-// listed notes what the verb came to for one job of a list, and goes on to the next. NoResult asks for a look first.
-func (o *Outcome) listed(result Result) Next {
-	if result == NoResult {
+// listed notes what the verb came to for one job of a list, and goes on to the next, if the call is not refused. NoResult
+// asks for a look first.
+func (o *Outcome) listed(j *Job, result Result) Next {
+	switch result {
+	case NoResult:
 		return NextLook
+	case ResultFence:
+		return NextFinish
 	}
-	m := o.mark()
-	m.Result = result
-	m.Changed = m.Changed || Statuses[result] > 0
+	o.mark().Result = result
+	if Statuses[result] > 0 {
+		o.first(j).Changed = true
+	}
 	return NextMore
+}
+
+// first is the mark of the first job of the list with the same id.
+func (o *Outcome) first(j *Job) *Mark {
+	if j.Twin > 0 {
+		return &o.Marks[j.Twin-1]
+	}
+	return o.mark()
 }
 
 // finishList answers for all jobs of a list.
 func (v *Command) finishList(_ *Call, o *Outcome) { o.answer(NoResult, ReplyStatuses, 0) }
-
-// changedBefore tells that the call changes the job already, where its id stands in the list before.
-func (o *Outcome) changedBefore(j *Job) bool {
-	before := j.Twin > 0 && o.Marks[j.Twin-1].Changed
-	o.mark().Changed = before
-	return before
-}
 
 // admitList makes the checks of a call that settles or extends listed jobs. On an unclaimed store the rows decide, one by
 // one: see unclaimed.
@@ -87,14 +93,14 @@ func (v *Command) settleListed(c *Call, j *Job, o *Outcome) (ok bool, result Res
 func (v *Command) admitMenqueue(c *Call, o *Outcome) bool { return c.admitNew(o, KeyPending) }
 
 func (v *Command) decideMenqueue(c *Call, j *Job, o *Outcome) Next {
-	if o.changedBefore(j) {
-		return o.listed(ResultDuplicate)
+	if o.first(j).Changed {
+		return o.listed(j, ResultDuplicate)
 	}
 	result := v.create(c, j, o, ConstPending, ResultEnqueued)
 	if result == ResultEnqueued {
 		o.zadd(KeyPending, 0)
 	}
-	return o.listed(result)
+	return o.listed(j, result)
 }
 
 // EMQ.MSCHEDULE base at|in id ms payload [id ms payload …]
@@ -108,14 +114,14 @@ func (v *Command) decideMenqueue(c *Call, j *Job, o *Outcome) Next {
 func (v *Command) admitMschedule(c *Call, o *Outcome) bool { return c.admitNew(o, KeySchedule) }
 
 func (v *Command) decideMschedule(c *Call, j *Job, o *Outcome) Next {
-	if o.changedBefore(j) {
-		return o.listed(ResultDuplicate)
+	if o.first(j).Changed {
+		return o.listed(j, ResultDuplicate)
 	}
 	result := v.create(c, j, o, ConstScheduled, ResultScheduled)
 	if result == ResultScheduled {
 		o.zadd(KeySchedule, v.due(c, j))
 	}
-	return o.listed(result)
+	return o.listed(j, result)
 }
 
 // EMQ.MCLAIM base lease_ms count
@@ -175,8 +181,8 @@ func (v *Command) admitMcomplete(c *Call, o *Outcome) bool {
 }
 
 func (v *Command) decideMcomplete(c *Call, j *Job, o *Outcome) Next {
-	if o.changedBefore(j) {
-		return o.listed(ResultGone)
+	if o.first(j).Changed {
+		return o.listed(j, ResultGone)
 	}
 	ok, result := v.settleListed(c, j, o)
 	if ok {
@@ -185,7 +191,7 @@ func (v *Command) decideMcomplete(c *Call, j *Job, o *Outcome) Next {
 		o.Tally.Moved++
 		result = ResultCompleted
 	}
-	return o.listed(result)
+	return o.listed(j, result)
 }
 
 func (v *Command) finishMcomplete(c *Call, o *Outcome) {
@@ -208,7 +214,7 @@ func (v *Command) finishMcomplete(c *Call, o *Outcome) {
 func (v *Command) admitMextend(c *Call, o *Outcome) bool { return c.admitList(o, KeyActive) }
 
 func (v *Command) decideMextend(c *Call, j *Job, o *Outcome) Next {
-	extended := o.changedBefore(j)
+	extended := o.first(j).Changed
 	ok, result := v.settleListed(c, j, o)
 	switch {
 	case !ok:
@@ -220,7 +226,7 @@ func (v *Command) decideMextend(c *Call, j *Job, o *Outcome) Next {
 			o.extend(c, v.number(c, RoleLease))
 		}
 	}
-	return o.listed(result)
+	return o.listed(j, result)
 }
 
 // EMQ.MFAIL base max id token delay_ms error [id token delay_ms error …]
@@ -237,8 +243,8 @@ func (v *Command) admitMfail(c *Call, o *Outcome) bool {
 }
 
 func (v *Command) decideMfail(c *Call, j *Job, o *Outcome) Next {
-	if o.changedBefore(j) {
-		return o.listed(ResultStale)
+	if o.first(j).Changed {
+		return o.listed(j, ResultStale)
 	}
 	ok, result := v.settleListed(c, j, o)
 	if ok {
@@ -246,7 +252,7 @@ func (v *Command) decideMfail(c *Call, j *Job, o *Outcome) Next {
 			o.Tally.Moved++
 		}
 	}
-	return o.listed(result)
+	return o.listed(j, result)
 }
 
 func (v *Command) finishMfail(c *Call, o *Outcome) {

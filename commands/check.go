@@ -14,20 +14,16 @@ func (v *Command) check(c *Call, o *Outcome) bool {
 			return false
 		}
 	}
-	if id := v.at[RoleID]; id > 0 {
-		for at := id; at < v.end(c, id); at += v.step() {
-			if !IsJob(c.Args[at]) {
-				o.refuse(RefusedKind, "EMQKIND job id must be JOB-namespaced")
-				return false
-			}
-		}
+	if id := v.at[RoleID]; id > 0 && (!IsJob(c.Args[id]) || v.List != nil && !v.areJobs(c)) {
+		o.refuse(RefusedKind, "EMQKIND job id must be JOB-namespaced")
+		return false
 	}
 	if arg, queue, ok := v.layout(c); !ok {
 		o.refuseKey(v, c, arg, queue)
 		return false
 	}
-	if n := v.listed(c); n > MaxList && v.Plan.Jobs == ListedJobs {
-		o.refuseLength(&v.List[0], maxListText, n)
+	if v.Plan.Jobs == ListedJobs && v.listed(c) > MaxList {
+		o.refuseLength(&v.List[0], maxListText, v.listed(c))
 		return false
 	}
 	if v.worded && !v.checkWords(c, o) {
@@ -49,6 +45,16 @@ func (v *Command) check(c *Call, o *Outcome) bool {
 		return false
 	}
 	v.assertRead(c)
+	return true
+}
+
+// areJobs tells that all ids of a list are in the namespace of jobs.
+func (v *Command) areJobs(c *Call) bool {
+	for at := v.at[RoleID]; at < len(c.Args); at += len(v.List) {
+		if !IsJob(c.Args[at]) {
+			return false
+		}
+	}
 	return true
 }
 

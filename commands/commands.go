@@ -137,6 +137,8 @@ const (
 type Probe struct {
 	Key   Key
 	Field Field
+	// More is how many probes of the same key follow.
+	More uint8
 }
 
 // Plan says what the host must read for a verb before it is decided. Reading it has no effect on the store.
@@ -185,8 +187,8 @@ type Job struct {
 	Present uint32
 	// Shift is how far the arguments of a listed job are from those of the first one.
 	Shift int32
-	// Twin is the place in Marks, counted from 1, of the last job before this one in the list that has the same id; 0 if
-	// there is none.
+	// Twin is the place in Marks, counted from 1, of the first job of the list, if that has the same id and is not this one;
+	// else 0.
 	Twin int32
 	// Type is what the row's key holds; of a listed queue, what its pending holds, and Active what its active holds.
 	Type, Active Type
@@ -279,6 +281,8 @@ const (
 	// NextLook: read, for the first job that is not decided, which sets of the queue hold it and the type of each; where
 	// the caller names the job, the plan's late part. Then decide on that job again.
 	NextLook
+	// NextList: answer with the queues that the host knows.
+	NextList
 	// NextClaim: claim from the first of the listed queues that has a job, or wait.
 	NextClaim
 	// NextScan: have the server make the scan, read everything anew and decide again, then on each entry that was found.
@@ -315,7 +319,7 @@ type Mark struct {
 	// Result is what the verb came to for this job, where it answers job by job.
 	Result  Result
 	Finding Finding
-	// Changed tells that the call changes this job, at this place of a list or at one before.
+	// Changed tells that the call changes this job, at this place of a list or at a later one with the same id.
 	Changed bool
 }
 
@@ -336,6 +340,10 @@ type Outcome struct {
 	Reply Reply
 	// Scan is the scan to be made, or with ReplyFindings the one to come.
 	Scan Scan
+	// Gates is what the audit finds of meta, and BrokenGates of which of its gates, by the bits of gateProbes; none of them where
+	// the key as a whole is meant.
+	Gates       Finding
+	BrokenGates uint32
 	// Tally is what this call has decided so far.
 	Tally Tally
 	// Room is how many jobs the gates let a claim hand out. Where they let none, Gated is set, and Opens tells when that

@@ -83,7 +83,7 @@ func (f found) request(verb Verb, args ...string) *request {
 		r.Member |= 1 << k
 	}
 	switch v.Plan.Jobs {
-	case NamedJob:
+	case NamedJob, ListedJobs:
 		if v.Plan.LateProbes && r.Looked {
 			r.Types[counterOf(verb)] = None
 		}
@@ -191,6 +191,21 @@ func valid(verb Verb) []string {
 		Reap:     {"3", "emq:{q}:active", "emq:{q}:pending", "emq:{q}:dead", "emq:{q}:", "3", "100"},
 		Stats:    {"emq:{q}:"},
 		Audit:    {"emq:{q}:", "0", "10"},
+
+		Menqueue:  {"emq:{q}:", id, "data"},
+		Mschedule: {"emq:{q}:", "in", id, "1000", "data"},
+		Mclaim:    {"emq:{q}:", "30000", "1"},
+		Mcomplete: {"emq:{q}:", id, "3"},
+		Mextend:   {"emq:{q}:", "30000", id, "3"},
+		Mfail:     {"emq:{q}:", "5", id, "3", "1000", "boom"},
+		Bclaim:    {"30000", "0", "emq:{q}:"},
+		Release:   {"emq:{q}:", id, "3", "1000"},
+		Requeue:   {"emq:{q}:", "dead", id},
+		Remove:    {"emq:{q}:", "any", id},
+		Pause:     {"emq:{q}:", "1000"},
+		Resume:    {"emq:{q}:"},
+		Limit:     {"emq:{q}:", "5", "5", "1000"},
+		Queues:    {"", "10"},
 	}[verb]
 }
 
@@ -575,17 +590,21 @@ func TestVerbs(t *testing.T) {
 func TestOrder(t *testing.T) {
 	for verb := range NumVerbs {
 		c := &Table[verb]
+		if c.Plan.Jobs == ListedQueues || len(c.places) == 0 {
+			continue // what is read of each queue is asked for after the checks, or it is about none
+		}
 		t.Run(c.Name, func(t *testing.T) {
 			args := valid(verb)
 			f := found{replica: true, identity: "echomq:4.0.0", row: held(nil),
-				types: map[Key]Type{KeyPending: String, KeyActive: String, KeySchedule: String}}
+				types: map[Key]Type{KeyPending: String, KeyActive: String, KeySchedule: String, KeyMeta: String}}
 			refuses := func(class string) {
 				t.Helper()
 				got := decide(verb, f.request(verb, args...))
 				assert.True(t, strings.HasPrefix(got.err, class+" "), "%q should be %s", got.err, class)
 				assert.Empty(t, got.effects)
 			}
-			for _, n := range c.numbers {
+			numbers := slices.Concat(c.numbers, c.listNumbers)
+			for _, n := range numbers {
 				args[n-1] = "-1"
 			}
 			if c.At(RoleWord) > 0 {
@@ -621,7 +640,7 @@ func TestOrder(t *testing.T) {
 			args[lastKey] = key
 			if c.At(RoleWord) > 0 {
 				refuses("ERR " + c.Args[c.At(RoleWord)-1].Name)
-				args[c.At(RoleWord)-1] = scheduleIn
+				args[c.At(RoleWord)-1] = c.Args[c.At(RoleWord)-1].Words[0]
 			}
 			if c.At(RoleOption) > 0 {
 				refuses("ERR fix")
@@ -631,8 +650,8 @@ func TestOrder(t *testing.T) {
 				refuses("ERR cursor")
 				args[c.At(RoleCursor)-1] = "0"
 			}
-			for _, n := range c.numbers {
-				refuses("ERR " + c.Args[n-1].Name)
+			for _, n := range numbers {
+				refuses("ERR " + c.argAt(n).Name)
 				args[n-1] = "1"
 			}
 			if !c.ReadOnly() {
@@ -678,8 +697,14 @@ func TestNumbers(t *testing.T) {
 		{Reap, 6, []string{"0", "1", "2147483647"}, append(bad, "2147483648")},
 		{Reap, 7, []string{"1", "10000"}, append(bad, "0", "10001")},
 		{Audit, 3, []string{"1", "1000"}, append(bad, "0", "1001")},
+		{Mschedule, 4, []string{"0", "1", "4503599627370495"}, append(bad, "4503599627370496")},
+		{Mclaim, 2, []string{"1", "30000", "4503599627370495"}, append(bad, "0", "4503599627370496")},
+		{Mclaim, 3, []string{"1", "1000"}, append(bad, "0", "1001")},
+		{Mextend, 2, []string{"1", "30000", "4503599627370495"}, append(bad, "0", "4503599627370496")},
+		{Mfail, 2, []string{"1", "2147483647"}, append(bad, "0", "2147483648")},
+		{Mfail, 5, []string{"0", "1", "4503599627370495"}, append(bad, "4503599627370496")},
 	} {
-		name := Table[c.verb].Args[c.arg-1].Name
+		name := Table[c.verb].argAt(c.arg).Name
 		row := row{FieldState: "active", FieldAttempts: "3"}
 		for _, s := range c.good {
 			got := decide(c.verb, found{row: row, looked: true, member: []Key{KeyActive}}.request(c.verb, with(c.verb, c.arg, s)...))
@@ -730,6 +755,9 @@ func TestLayout(t *testing.T) {
 				assert.Empty(t, got.effects)
 			}
 		}
+		if len(c.places) == 0 {
+			continue
+		}
 		// The same break in every name at once leaves them of one queue, but of none that may be.
 		for _, q := range []string{"{}", "{a{b}", "{a\x00b}", "{a}}"} {
 			args := valid(verb)
@@ -768,6 +796,9 @@ func TestRefusalTexts(t *testing.T) {
 		{Audit, with(Audit, 2, "dead"), `ERR cursor must be "0" or what the last call gave, got "dead"`},
 		{Audit, append(valid(Audit), "fix"), `ERR fix must be "FIX" or left out, got "fix"`},
 		{Audit, append(valid(Audit), ""), `ERR fix must be "FIX" or left out, got ""`},
+		{Mcomplete, with(Mcomplete, 1, "emq:{q}:pending"), `EMQKEY base must be "emq:{q}:", got "emq:{q}:pending"`},
+		{Mclaim, with(Mclaim, 3, "1001"), `ERR count must be an integer from 1 to 1000, got "1001"`},
+		{Mfail, with(Mfail, 5, "-1"), `ERR delay_ms must be an integer from 0 to 4503599627370495, got "-1"`},
 		{Claim, with(Claim, 5, "\"\\\x00\x7f\xff"), `ERR lease_ms must be an integer from 1 to 4503599627370495, got "\"\\\x00\x7f\xff"`},
 	} {
 		assert.Equal(t, c.want, decide(c.verb, found{row: held(nil)}.request(c.verb, c.args...)).err)
@@ -821,7 +852,7 @@ func TestPlanIsRead(t *testing.T) {
 func TestTable(t *testing.T) {
 	for verb := range NumVerbs {
 		c := &Table[verb]
-		assert.Less(t, len(c.Args), MaxArgs, c.Name)
+		assert.Less(t, len(c.Args)+len(c.List), MaxArgs, c.Name)
 		assert.LessOrEqual(t, len(c.Fields), MaxNumbers, c.Name)
 		least := len(c.Args)
 		for i, a := range c.Args {
@@ -830,20 +861,23 @@ func TestTable(t *testing.T) {
 				least--
 			}
 		}
+		least += len(c.List)
 		assert.Equal(t, least, len(valid(verb)), c.Name)
 		assert.Equal(t, map[bool]int{true: least + 1, false: -least - 1}[least == len(c.Args)], c.Arity(), c.Name)
+		assert.Equal(t, c.Plan.Jobs == ListedJobs || c.Plan.Jobs == ListedQueues, c.List != nil, c.Name)
+		assert.False(t, c.Plan.Jobs == ListedJobs && c.List[0].Role != RoleID, "%s: a job of a list begins with its id", c.Name)
 		assert.Equal(t, c.Args[0].Role == RoleNumkeys, c.Numkeys() != "", c.Name)
-		assert.True(t, c.Numkeys() != "" || c.Args[0].Role == RoleBase && c.Args[0].Access != 0, "%s declares no key", c.Name)
+		assert.True(t, c.Numkeys() != "" || c.Args[0].Role == RoleBase && c.Args[0].Access != 0 || c.Plan.Jobs == ListedQueues || verb == Queues, "%s declares no key", c.Name)
 		assert.NotEmpty(t, c.Summary, c.Name)
 		assert.NotEmpty(t, c.Complexity, c.Name)
 		assert.Equal(t, !c.ReadOnly(), strings.HasPrefix(c.Flags, "write "), c.Name)
 		assert.Equal(t, c.ReadOnly(), slices.Contains(strings.Fields(c.Categories), "read"), c.Name)
 		assert.NotEqual(t, c.ReadOnly(), slices.Contains(strings.Fields(c.Categories), "write"), c.Name)
-		assert.Contains(t, c.Flags, "getkeys-api", c.Name)
+		assert.Equal(t, verb != Queues, strings.Contains(c.Flags, "getkeys-api"), c.Name)
 		assert.Contains(t, strings.Fields(c.Categories), Category, c.Name)
 		assert.Equal(t, strings.Contains(c.Flags, "fast"), strings.Contains(c.Categories, "fast"), c.Name)
 		assert.NotEqual(t, strings.Contains(c.Categories, "slow"), strings.Contains(c.Categories, "fast"), c.Name)
-		assert.Equal(t, verb == Enqueue || verb == Schedule, strings.Contains(c.Flags, "deny-oom"), c.Name)
+		assert.Equal(t, slices.Contains([]Verb{Enqueue, Schedule, Menqueue, Mschedule}, verb), strings.Contains(c.Flags, "deny-oom"), c.Name)
 	}
 }
 

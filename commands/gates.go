@@ -23,9 +23,9 @@ const (
 )
 
 var gateProbes = []Probe{
-	probePaused: {KeyMeta, FieldPaused}, probePausedUntil: {KeyMeta, FieldPausedUntil},
-	probeConcurrency: {KeyMeta, FieldConcurrency}, probeMax: {KeyMeta, FieldMax}, probeDuration: {KeyMeta, FieldDuration},
-	probeWindow: {KeyMeta, FieldWindow}, probeUsed: {KeyMeta, FieldUsed},
+	probePaused: {KeyMeta, FieldPaused, 6}, probePausedUntil: {KeyMeta, FieldPausedUntil, 5},
+	probeConcurrency: {KeyMeta, FieldConcurrency, 4}, probeMax: {KeyMeta, FieldMax, 3}, probeDuration: {KeyMeta, FieldDuration, 2},
+	probeWindow: {KeyMeta, FieldWindow, 1}, probeUsed: {KeyMeta, FieldUsed, 0},
 }
 
 var gatePlan = Plan{Keys: []Key{KeyMeta}, Walk: NoKey, Probes: gateProbes, Member: NoKey}
@@ -43,14 +43,22 @@ type gates struct {
 	begun        bool
 }
 
-// probedNumber is a probe's value, if it is a canonical integer in the given range.
-func (c *Call) probedNumber(i int, least, most int64) (n int64, ok bool) {
-	text, there := c.probe(i)
+// gateRanges bounds what each field of meta may say; that of paused is one number alone.
+var gateRanges = [...]struct{ least, most int64 }{
+	probePaused: {1, 1}, probePausedUntil: {0, lease.MaxStored}, probeConcurrency: {1, lease.MaxAttempts},
+	probeMax: {1, lease.MaxAttempts}, probeDuration: {1, lease.MaxMillis},
+	probeWindow: {0, lease.MaxStored}, probeUsed: {0, lease.MaxStored},
+}
+
+// gate is what a field of meta says, if it is there and is a canonical integer in its range. The fields' probes begin at the
+// given place of the plan's.
+func (c *Call) gate(at, i int) (n int64, ok bool) {
+	text, there := c.probe(at + i)
 	if !there {
 		return 0, false
 	}
 	n, ok = lease.Decimal(text)
-	return n, ok && n >= least && n <= most
+	return n, ok && n >= gateRanges[i].least && n <= gateRanges[i].most
 }
 
 // gates reads the gates, whose probes begin at the given place of the plan's.
@@ -58,9 +66,9 @@ func (c *Call) gates(at int) (g gates) {
 	if c.Types[KeyMeta] != Hash {
 		return g
 	}
-	if paused, _ := c.probe(at + probePaused); paused == "1" {
+	if _, paused := c.gate(at, probePaused); paused {
 		_, timed := c.probe(at + probePausedUntil)
-		until, ok := c.probedNumber(at+probePausedUntil, 0, lease.MaxStored)
+		until, ok := c.gate(at, probePausedUntil)
 		switch {
 		case !timed:
 			g.paused = true
@@ -68,21 +76,43 @@ func (c *Call) gates(at int) (g gates) {
 			g.paused, g.until = true, until
 		}
 	}
-	if n, ok := c.probedNumber(at+probeConcurrency, 1, lease.MaxAttempts); ok {
+	if n, ok := c.gate(at, probeConcurrency); ok {
 		g.concurrency = n
 	}
-	most, hasMax := c.probedNumber(at+probeMax, 1, lease.MaxAttempts)
-	duration, hasDuration := c.probedNumber(at+probeDuration, 1, lease.MaxMillis)
+	most, hasMax := c.gate(at, probeMax)
+	duration, hasDuration := c.gate(at, probeDuration)
 	if !hasMax || !hasDuration {
 		return g
 	}
 	g.max, g.duration = most, duration
-	window, ok := c.probedNumber(at+probeWindow, 0, lease.MaxStored)
+	window, ok := c.gate(at, probeWindow)
 	if ok && window <= c.Now && c.Now-window < duration {
 		g.begun, g.window = true, window
-		g.used, _ = c.probedNumber(at+probeUsed, 0, lease.MaxStored)
+		if used, ok := c.gate(at, probeUsed); ok {
+			g.used = used
+		}
 	}
 	return g
+}
+
+// brokenGates are the fields of meta, by the bits of their probes, that are there and say nothing: those that are not in
+// their range, a pause whose end is broken, and what one of max and duration is without the other. Without them every gate
+// is as it was.
+func (c *Call) brokenGates() (fields uint32) {
+	for i := range gateRanges {
+		_, there := c.probe(i)
+		if _, ok := c.gate(0, i); there && !ok {
+			fields |= 1 << i
+		}
+	}
+	if fields&(1<<probePausedUntil) != 0 {
+		fields |= c.Probed & (1 << probePaused)
+	}
+	_, hasMax := c.gate(0, probeMax)
+	if _, hasDuration := c.gate(0, probeDuration); hasMax != hasDuration {
+		fields |= c.Probed & (1<<probeMax | 1<<probeDuration)
+	}
+	return fields
 }
 
 // room is how many jobs may be handed out now. Where that is none, opens tells when the gate opens by itself, in Unix ms;
@@ -227,7 +257,7 @@ func (v *Command) finishPause(c *Call, o *Outcome) {
 
 func (v *Command) finishResume(c *Call, o *Outcome) {
 	g := c.gates(0)
-	_, timed := c.probedNumber(probePausedUntil, 0, lease.MaxStored)
+	_, timed := c.gate(0, probePausedUntil)
 	if ofPump := c.Slice > 0; !ofPump || timed && !g.paused {
 		m := metaChange{c: c}
 		m.put(probePaused, 0)

@@ -9,7 +9,7 @@ type request struct {
 	Identity     string
 	IdentityType Type
 	Epoch        string
-	Row          [NumFields]string
+	Row          [NumRowFields]string
 	Present      uint32
 	Types        [NumKeys]Type // the row's included
 	Counts       [NumKeys]string
@@ -47,6 +47,7 @@ type decision struct {
 	Disposition   Disposition
 	Token         int64
 	Result        Result
+	Status        Result // of the job, where the verb answers job by job
 	Finding       Finding
 	Tally         Tally
 	Scan          Scan
@@ -63,7 +64,7 @@ func (r *request) call(verb Verb, dirt bool) (*Call, *Outcome) {
 	}
 	job := Job{ID: r.Entry, Row: r.Row, Deadline: r.Deadline, Present: r.Present, Type: r.Types[KeyRow], Member: r.Member, Looked: r.Looked}
 	switch {
-	case v.Plan.Jobs == NamedJob:
+	case v.Plan.Jobs == NamedJob || v.Plan.Jobs == ListedJobs: // a list of one
 		job.ID = r.Args[v.At(RoleID)]
 		c.Jobs, c.Ended = []Job{job}, true
 	case v.Plan.Jobs == NoJobs:
@@ -116,6 +117,7 @@ func decideOne(verb Verb, r *request, dirt bool) *decision {
 	}
 	if o.Admitted && o.Done > 0 {
 		d.Disposition, d.Token, d.Finding = o.Marks[0].Disposition, o.Marks[0].Token, o.Marks[0].Finding
+		d.Status = o.Marks[0].Result
 	}
 	if o.Reply.Kind == ReplyNumbers {
 		d.Numbers = o.Numbers

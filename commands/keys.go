@@ -73,6 +73,9 @@ func (v *Command) layout(c *Call) (arg int, queue string, ok bool) {
 	if v.Plan.Jobs == ListedQueues {
 		return v.layoutQueues(c)
 	}
+	if len(v.places) == 0 {
+		return 0, "", true
+	}
 	if queue, ok = base(c.Args[v.places[0].arg]); !ok {
 		return v.places[0].arg - 1, "", false
 	}

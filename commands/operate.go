@@ -35,7 +35,7 @@ func (v *Command) admitOperator(c *Call, o *Outcome) bool {
 func (v *Command) finds(c *Call, j *Job, o *Outcome) (ok bool, result Result) {
 	state := v.arg(c, RoleWord)
 	switch {
-	case o.changedBefore(j) || c.verdict() != fence.Ours || j.Type != Hash:
+	case o.first(j).Changed || c.verdict() != fence.Ours || j.Type != Hash:
 		return false, ResultGone
 	case j.has(FieldGroup) || j.has(FieldParent):
 		return false, ResultScript
@@ -59,7 +59,7 @@ func (v *Command) finds(c *Call, j *Job, o *Outcome) (ok bool, result Result) {
 func (v *Command) decideRequeue(c *Call, j *Job, o *Outcome) Next {
 	ok, result := v.finds(c, j, o)
 	if !ok {
-		return o.listed(result)
+		return o.listed(j, result)
 	}
 	from := KeySchedule
 	if v.arg(c, RoleWord) == lease.Dead {
@@ -71,7 +71,7 @@ func (v *Command) decideRequeue(c *Call, j *Job, o *Outcome) Next {
 		o.hdel(FieldFailures, FieldStalled, FieldLastError, FieldLeaseEpoch)
 	}
 	o.zadd(KeyPending, 0)
-	return o.listed(ResultRequeued)
+	return o.listed(j, ResultRequeued)
 }
 
 // EMQ.REMOVE base pending|active|scheduled|dead|any id [id …]
@@ -87,11 +87,11 @@ func (v *Command) decideRequeue(c *Call, j *Job, o *Outcome) Next {
 func (v *Command) decideRemove(c *Call, j *Job, o *Outcome) Next {
 	ok, result := v.finds(c, j, o)
 	if !ok {
-		return o.listed(result)
+		return o.listed(j, result)
 	}
 	for _, set := range operatorSets {
 		o.zrem(set, NoKey)
 	}
 	o.del()
-	return o.listed(ResultRemoved)
+	return o.listed(j, ResultRemoved)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Version is this module's own version, as major, minor and patch. It is not the wire's: that is fence.Identity.
-const Version = "0.1.0"
+const Version = "0.2.0"
 
 // Category is the verbs' own ACL category.
 const Category = "emq"
@@ -41,6 +41,7 @@ const (
 	Pause
 	Resume
 	Limit
+	Queues
 	NumVerbs
 )
 
@@ -69,6 +70,8 @@ const (
 	// RolePayload and RoleError: opaque bytes, which no decision looks at.
 	RolePayload
 	RoleError
+	// RoleAfter: any bytes, after which a list begins.
+	RoleAfter
 	// The rest are integers in Arg.Range: of milliseconds, a lease, a delay and a due time; the caps on failures and on
 	// lost leases; how many entries a sweep takes, and how many a scan or a claim is asked for; how long, in ms, to wait
 	// and to pause; and the limits of a queue.
@@ -91,7 +94,7 @@ const (
 func (r Role) IsNumber() bool { return r >= RoleLease }
 
 // IsOpaque tells that no decision looks at an argument of this role.
-func (r Role) IsOpaque() bool { return r == RolePayload || r == RoleError }
+func (r Role) IsOpaque() bool { return r == RolePayload || r == RoleError || r == RoleAfter }
 
 // Access says what a verb does to a key, in the server's own key-spec flags.
 type Access uint16
@@ -191,7 +194,7 @@ func (v *Command) Arity() int {
 }
 
 // ReadOnly tells that the verb writes nothing, so that replicas run it too.
-func (v *Command) ReadOnly() bool { return strings.HasPrefix(v.Flags, "readonly ") }
+func (v *Command) ReadOnly() bool { return strings.HasPrefix(v.Flags, "readonly") }
 
 // Numkeys is the verb's count of keys as its first argument must spell it; empty if it has none.
 func (v *Command) Numkeys() string { return v.numkeys }
@@ -321,7 +324,7 @@ var Table = [NumVerbs]Command{
 			Walk:   NoKey,
 			Values: []Field{FieldState, FieldAttempts, FieldGroup, FieldParent},
 			Late:   []Field{FieldLeaseEpoch},
-			Probes: []Probe{{KeyCompleted, FieldCount}},
+			Probes: []Probe{{Key: KeyCompleted, Field: FieldCount}},
 			Member: NoKey,
 		},
 		Results: []Result{ResultCompleted, ResultGone, ResultStale, ResultScript},
@@ -354,7 +357,7 @@ var Table = [NumVerbs]Command{
 			Walk:       NoKey,
 			Values:     []Field{FieldState, FieldAttempts, FieldFailures, FieldGroup, FieldParent},
 			Late:       []Field{FieldLeaseEpoch},
-			Probes:     []Probe{{KeyFailed, FieldCount}},
+			Probes:     []Probe{{Key: KeyFailed, Field: FieldCount}},
 			LateProbes: true,
 			Member:     NoKey,
 		},
@@ -464,7 +467,7 @@ var Table = [NumVerbs]Command{
 			Walk:   KeyActive,
 			Due:    true,
 			Values: []Field{FieldState, FieldLeaseEpoch, FieldStalled, FieldGroup, FieldParent},
-			Probes: []Probe{{KeyFailed, FieldCount}},
+			Probes: []Probe{{Key: KeyFailed, Field: FieldCount}},
 			Member: NoKey,
 		},
 		Results:      []Result{ResultReaped, ResultEmpty},
@@ -486,7 +489,7 @@ var Table = [NumVerbs]Command{
 		Plan: Plan{
 			Keys:    []Key{KeyPending, KeyActive, KeySchedule, KeyDead, KeyCompleted, KeyFailed, KeyMeta},
 			Walk:    NoKey,
-			Probes:  append([]Probe{probeCompleted: {KeyCompleted, FieldCount}, probeFailed: {KeyFailed, FieldCount}}, gateProbes...),
+			Probes:  append([]Probe{probeCompleted: {Key: KeyCompleted, Field: FieldCount}, probeFailed: {Key: KeyFailed, Field: FieldCount}}, gateProbes...),
 			Member:  NoKey,
 			Figures: true,
 		},
@@ -511,10 +514,11 @@ var Table = [NumVerbs]Command{
 			{Name: "fix", Role: RoleOption, Words: []string{tokenFix}},
 		},
 		Plan: Plan{
-			Keys:   []Key{KeyPending, KeyActive, KeySchedule, KeyDead},
+			Keys:   []Key{KeyPending, KeyActive, KeySchedule, KeyDead, KeyMeta},
 			Jobs:   ScannedJobs,
 			Walk:   NoKey,
 			Values: []Field{FieldState, FieldAttempts, FieldLeaseEpoch, FieldGroup},
+			Probes: gateProbes,
 			Member: NoKey,
 		},
 		Results:      []Result{ResultClean, ResultFound},
@@ -611,7 +615,7 @@ var Table = [NumVerbs]Command{
 			Walk:   NoKey,
 			Values: []Field{FieldState, FieldAttempts, FieldGroup, FieldParent},
 			Late:   []Field{FieldLeaseEpoch},
-			Probes: []Probe{{KeyCompleted, FieldCount}},
+			Probes: []Probe{{Key: KeyCompleted, Field: FieldCount}},
 			Member: NoKey,
 			Merged: true,
 		},
@@ -671,7 +675,7 @@ var Table = [NumVerbs]Command{
 			Walk:   NoKey,
 			Values: []Field{FieldState, FieldAttempts, FieldFailures, FieldGroup, FieldParent},
 			Late:   []Field{FieldLeaseEpoch},
-			Probes: []Probe{{KeyFailed, FieldCount}},
+			Probes: []Probe{{Key: KeyFailed, Field: FieldCount}},
 			Member: NoKey,
 			Merged: true,
 		},
@@ -827,6 +831,23 @@ var Table = [NumVerbs]Command{
 		checkMore: (*Command).checkLimit,
 		finish:    (*Command).finishLimit,
 	},
+	Queues: {
+		Name:       "EMQ.QUEUES",
+		Since:      "0.2.0",
+		Summary:    "Lists the queues of the selected database that the caller may read, a part in each call, in the order of their bases.",
+		Complexity: "O(log(N)+M) with N the number of queues and M the number that is walked.",
+		Flags:      "readonly",
+		Categories: "emq read slow",
+		Tips:       "nondeterministic_output",
+		Args: []Arg{
+			{Name: "after", Role: RoleAfter},
+			{Name: "count", Role: RoleCount, Range: between(1, maxCount)},
+		},
+		Plan:    Plan{Walk: NoKey, Member: NoKey},
+		Results: []Result{ResultOK},
+		admit:   (*Command).admitQueues,
+		finish:  (*Command).finishQueues,
+	},
 }
 
 // The parts of a command that its arguments imply.
@@ -894,5 +915,8 @@ func (v *Command) addRefusals() {
 	if !v.ReadOnly() {
 		v.Results = append(v.Results, ResultReplica)
 	}
-	v.Results = append(v.Results, ResultKey, ResultFence, ResultType, ResultInternal)
+	if len(v.places) > 0 || v.Plan.Jobs == ListedQueues {
+		v.Results = append(v.Results, ResultKey, ResultType)
+	}
+	v.Results = append(v.Results, ResultFence, ResultInternal)
 }

@@ -165,7 +165,15 @@ func syntax(c *commands.Command) string {
 			words = append(words, a.Name)
 		}
 	}
-	return strings.Join(words, " ")
+	if c.List == nil {
+		return strings.Join(words, " ")
+	}
+	job := []string{}
+	for _, a := range c.List {
+		job = append(job, a.Name)
+	}
+	one := strings.Join(job, " ")
+	return strings.Join(append(words, one), " ") + " [" + one + " …]"
 }
 
 // reference is what the table knows of a verb, for the protocol page.
@@ -173,7 +181,7 @@ func reference(t *testing.T, v commands.Verb) string {
 	c := &commands.Table[v]
 	var b strings.Builder
 	fmt.Fprintf(&b, "```\n%s\n```\n\n%s\n\n| argument | what it must be |\n| --- | --- |\n", syntax(c), c.Summary)
-	for i, a := range c.Args {
+	for i, a := range append(slices.Clone(c.Args), c.List...) {
 		name, must := "`"+a.Name+"`", ""
 		switch a.Role {
 		case commands.RoleNumkeys:
@@ -193,14 +201,14 @@ func reference(t *testing.T, v commands.Verb) string {
 		case commands.RoleRowPrefix:
 			must = "`emq:{q}:" + commands.KeyRow.Suffix() + "`"
 		case commands.RoleWord:
-			must = "`" + a.Words[0] + "` or `" + a.Words[1] + "`"
+			must = "`" + strings.Join(a.Words, "` or `") + "`"
 		case commands.RoleOption:
 			must = "`" + a.Words[0] + "`, or left out"
 		case commands.RoleCursor:
 			must = "`0`, or what the last call gave"
 		case commands.RoleToken:
 			must = "the token, as CLAIM gave it"
-		case commands.RolePayload, commands.RoleError:
+		case commands.RolePayload, commands.RoleError, commands.RoleAfter:
 			must = "any bytes"
 		default:
 			must = "integer, " + bounds(t, v, i+1)
@@ -224,20 +232,27 @@ func bounds(t *testing.T, v commands.Verb, arg int) string {
 	return from + " … " + strings.TrimSuffix(to, ",")
 }
 
+func first(words []string) string {
+	if len(words) == 0 {
+		return ""
+	}
+	return words[0]
+}
+
 // request is a call of a verb that holds up to the token, which is not the holder's.
 func request(t *testing.T, v commands.Verb) *commands.Call {
 	t.Helper()
 	verb := &commands.Table[v]
 	c := &commands.Call{Args: []string{verb.Name}, Identity: fence.Identity, IdentityType: commands.String, Figures: &commands.Figures{}}
-	for _, a := range verb.Args {
+	for _, a := range append(slices.Clone(verb.Args), verb.List...) {
 		arg := map[commands.Role]string{
 			commands.RoleNumkeys:   verb.Numkeys(),
 			commands.RoleKey:       "emq:{q}:" + a.Key.Suffix(),
 			commands.RoleID:        "JOB1",
 			commands.RoleBase:      "emq:{q}:",
 			commands.RoleRowPrefix: "emq:{q}:job:",
-			commands.RoleWord:      a.Words[0],
-			commands.RoleOption:    a.Words[0],
+			commands.RoleWord:      first(a.Words),
+			commands.RoleOption:    first(a.Words),
 			commands.RoleCursor:    "0",
 			commands.RoleToken:     "x",
 		}[a.Role]

@@ -84,6 +84,9 @@ enum { VM_ACL_LOG_COMMAND = 1, VM_ACL_LOG_KEY = 2 };
 /* Answers of CallReplyType. */
 enum { VM_REPLY_STRING = 0, VM_REPLY_ERROR = 1, VM_REPLY_ARRAY = 3, VM_REPLY_NULL = 4 };
 
+/* Length of an array that ReplySetArrayLength tells at its end. */
+enum { VM_POSTPONED_LEN = -1 };
+
 /* Server events. */
 typedef struct {
     uint64_t id;
@@ -280,6 +283,7 @@ typedef struct {
     X(vm_ctx *, GetDetachedThreadSafeContext, (vm_ctx *))                                                              \
     X(void, FreeThreadSafeContext, (vm_ctx *))                                                                         \
     X(unsigned long long, GetClientId, (vm_ctx *))                                                                     \
+    X(vm_string *, GetCurrentUserName, (vm_ctx *))                                                                     \
     X(vm_string *, GetClientUserNameById, (vm_ctx *, uint64_t client))                                                 \
     X(vm_user *, GetModuleUserFromUserName, (vm_string *name))                                                         \
     X(int, FreeModuleUser, (vm_user *))                                                                                \
@@ -304,6 +308,7 @@ typedef struct {
     X(int, ReplyWithArray, (vm_ctx *, long))                                                                           \
     X(int, ReplyWithSimpleString, (vm_ctx *, const char *))                                                            \
     X(int, ReplyWithEmptyArray, (vm_ctx *))                                                                            \
+    X(void, ReplySetArrayLength, (vm_ctx *, long))                                                                     \
     X(int, ReplyWithMap, (vm_ctx *, long))                                                                             \
     X(int, ReplyWithNull, (vm_ctx *))
 

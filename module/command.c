@@ -109,11 +109,9 @@ static int decide(emq_frame *f, int verb) {
 
 /* ---- A command from its reads to its reply ---- */
 
-/* Closes what is open still, and frees all. */
-static void free_frame(emq_frame *f) {
+void emq_free_frame(emq_frame *f) {
     emq_close_keys(f);
-    int32_t items = f->call.first + (int32_t)f->call.jobs.n;
-    for (int32_t i = 0; i < items; i++) emq_free_item(&f->items[i]);
+    for (emq_item *item = f->items, *end = item + f->call.first + f->call.jobs.n; item < end; item++) emq_free_item(item);
     if (f->items != &f->first_item) {
         vm_Free(f->items);
         vm_Free(f->out.marks.at);
@@ -122,45 +120,14 @@ static void free_frame(emq_frame *f) {
     if (f->call.args.at != f->first_args) vm_Free(f->call.args.at);
     if (f->twins) vm_Free(f->twins);
     for (uint32_t keys = f->owned; keys; keys &= keys - 1) vm_FreeString(NULL, f->name[__builtin_ctz(keys)]);
-    for (int i = 0; i < EMQ_MAX_PROBES; i++)
-        if (f->probe[i]) vm_FreeString(NULL, f->probe[i]);
+    for (uint32_t probes = f->call.probed; probes; probes &= probes - 1) vm_FreeString(NULL, f->probe[__builtin_ctz(probes)]);
     if (f->oldest) vm_FreeString(NULL, f->oldest);
 }
 
 /* Kept from being inlined: a compiler that sees the size makes a loop of it that is slower than the call. */
 __attribute__((noipa)) static void clear(void *p, size_t n) { memset(p, 0, n); }
 
-static void view(emq_bytes *to, const vm_string *s) {
-    size_t n;
-    to->p = vm_StringPtrLen(s, &n);
-    to->n = (intptr_t)n;
-}
-
-/* Views the arguments that a decision may look at; the others stay empty. */
-static void view_arguments(emq_frame *f, int argc) {
-    const emq_verb *v = f->verb;
-    emq_bytes *args = f->first_args;
-    if (argc > EMQ_MAX_ARGS) {
-        args = vm_Alloc(sizeof(*args) * (size_t)argc);
-        memset(args, 0, sizeof(*args) * (size_t)argc);
-    }
-    f->call.args.at = args;
-    f->call.args.n = f->call.args.room = argc;
-    if (v->list_at) f->listed = (argc - v->list_at) / v->list_len;
-    for (const uint8_t *i = v->view; *i && *i < argc; i++) {
-        int step = v->list_at && *i >= v->list_at ? v->list_len : argc;
-        for (int at = *i; at < argc; at += step) view(&args[at], f->argv[at]);
-    }
-    if (v->payload_at && emq_max_payload_bytes) {
-        f->call.max_payload = emq_max_payload_bytes;
-        int step = v->list_at ? v->list_len : argc;
-        for (int at = v->payload_at; at < argc; at += step) view(&args[at], f->argv[at]);
-    }
-    if (v->jobs == EMQ_SOURCE_LISTED_JOBS) emq_find_twins(f);
-}
-
-/* Reads and decides. 0 if there is no decision. */
-static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk, emq_scanned *scan) {
+int emq_prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk, emq_scanned *scan) {
     const emq_verb *v = &emq_verbs[verb];
     clear(f, offsetof(emq_frame, out) + offsetof(emq_outcome, numbers));
     f->walk = walk;
@@ -176,7 +143,7 @@ static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int ve
     emq_start_opening(f);
 
     emq_call *c = &f->call;
-    view_arguments(f, argc);
+    emq_view_arguments(f, argc);
     c->jobs.at = f->jobs;
     c->jobs.room = EMQ_WINDOW;
     if (v->jobs == EMQ_SOURCE_NAMED_JOB) {
@@ -204,8 +171,7 @@ static int prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int ve
     return decided;
 }
 
-/* Applies what was decided and tells of it; a refusal has decided nothing. */
-static void execute(emq_frame *f) {
+void emq_execute(emq_frame *f) {
     if (f->out.effects.n) emq_apply(f);
     emq_close_keys(f);
     if (!f->out.effects.n) return;
@@ -215,85 +181,22 @@ static void execute(emq_frame *f) {
     if (awaited & EMQ_OPENS_GATE) emq_wake_gated(vm_GetSelectedDb(f->ctx), f->base, f->base_len);
 }
 
-/* Counts a call that was decided, for INFO. */
-static void count_call(const emq_frame *f, int verb) {
-    int result = f->out.result;
-    emq_count *count = &emq_counts[verb];
-    count->calls++;
-    count->results[result]++;
-    if (f->verb->jobs == EMQ_SOURCE_NAMED_JOB) return;
-    for (int i = 0; i < EMQ_NUM_DISPOSITIONS; i++) count->dispositions[i] += f->dispositions[i];
-    if (result) return; /* else it came to something for each job */
-    for (int32_t i = 0; i < f->call.first; i++) count->results[f->out.marks.at[i].result]++;
-}
-
-/* Refuses with a text that only the host can know of. */
-EMQ_COLD static int reply_text(vm_ctx *ctx, int verb, int text) {
-    emq_counts[verb].calls++;
-    emq_counts[verb].results[emq_text_result[text]]++;
-    return vm_ReplyWithError(ctx, emq_text[text]);
-}
-
-static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
-    const emq_verb *v = &emq_verbs[verb];
-    if (vm_IsKeysPositionRequest(ctx)) {
-        for (int i = 0; i < argc && i < v->num_args; i++)
-            if (v->access[i]) vm_KeyAtPosWithFlags(ctx, i, (int)v->access[i]);
-        for (int i = v->list_at; i && v->access[v->list_at] && i < argc; i++)
-            vm_KeyAtPosWithFlags(ctx, i, (int)v->access[v->list_at]);
-        return VM_OK;
-    }
-    /* The server checks the arity, but not that a list has whole groups; and a module call without validation not even that. */
-    if (argc < v->least || (v->list_at ? (argc - v->list_at) % v->list_len != 0 : argc > v->num_args)) return vm_WrongArity(ctx);
-    if (emq_is_child) return reply_text(ctx, verb, EMQ_HOST_FORKED);
-    emq_frame f;
-    emq_scanned scan = {0};
-    int failed = EMQ_NUM_HOST_TEXTS; /* none */
-    int decided = prepare(&f, ctx, argv, argc, verb, NULL, NULL);
-    if (decided && f.out.claim_identity) {
-        /* The call that claims runs other modules' callbacks, so no key stays open across it, and what was read before it is
-         * read again after it. */
-        free_frame(&f);
-        int claimed = emq_claim_identity(ctx);
-        emq_identity_claims += (uint64_t)claimed;
-        decided = prepare(&f, ctx, argv, argc, verb, NULL, NULL);
-        if (!claimed || (decided && f.out.claim_identity)) failed = EMQ_HOST_UNCLAIMED;
-    } else if (decided && f.out.next == EMQ_NEXT_CLAIM) {
-        free_frame(&f);
-        return emq_wait(ctx, argv, argc);
-    } else if (decided && f.out.next == EMQ_NEXT_SCAN) {
-        /* So is a scan, which may meet keys that have expired. */
-        emq_close_keys(&f);
-        if (!emq_make_scan(&f, &scan)) failed = EMQ_HOST_UNSCANNED;
-        free_frame(&f);
-        decided = prepare(&f, ctx, argv, argc, verb, NULL, failed == EMQ_HOST_UNSCANNED ? NULL : &scan);
-    }
-    if (!decided) failed = EMQ_HOST_PANICKED;
-    if (failed != EMQ_NUM_HOST_TEXTS) {
-        reply_text(ctx, verb, failed);
-    } else {
-        execute(&f);
-        emq_send_reply(&f);
-        count_call(&f, verb);
-    }
-    free_frame(&f);
-    if (scan.reply) vm_FreeCallReply(scan.reply);
-    return VM_OK;
-}
-
 int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk) {
     emq_frame f;
-    int ok = prepare(&f, ctx, argv, emq_verbs[verb].num_args, verb, walk, NULL) && !f.out.text_len;
-    if (ok) execute(&f);
-    free_frame(&f);
+    int ok = emq_prepare(&f, ctx, argv, emq_verbs[verb].num_args, verb, walk, NULL) && !f.out.text_len;
+    if (ok) emq_execute(&f);
+    emq_free_frame(&f);
     return ok;
 }
 
 int emq_run_claim(vm_ctx *ctx, vm_string **argv, emq_walk *walk, vm_ctx *to, vm_string *base) {
     emq_frame f;
     int outcome = EMQ_NOTHING;
-    if (prepare(&f, ctx, argv, emq_verbs[EMQ_VERB_CLAIM].num_args, EMQ_VERB_CLAIM, walk, NULL)) {
-        execute(&f);
+    if (!emq_prepare(&f, ctx, argv, emq_verbs[EMQ_VERB_CLAIM].num_args, EMQ_VERB_CLAIM, walk, NULL)) {
+        outcome = EMQ_PANICKED;
+        vm_ReplyWithError(to, emq_text[EMQ_HOST_PANICKED]);
+    } else {
+        emq_execute(&f);
         walk->step = f.call.step;
         walk->gated = f.out.gated;
         walk->opens = f.out.opens;
@@ -305,13 +208,6 @@ int emq_run_claim(vm_ctx *ctx, vm_string **argv, emq_walk *walk, vm_ctx *to, vm_
             vm_ReplyWithError(to, (const char *)f.out.text);
         }
     }
-    free_frame(&f);
+    emq_free_frame(&f);
     return outcome;
 }
-
-/* One trampoline a verb: the server hands a command nothing but its arguments. */
-#define TRAMPOLINE(verb)                                                                                               \
-    static int trampoline_##verb(vm_ctx *ctx, vm_string **argv, int argc) { return run(ctx, argv, argc, verb); }
-EMQ_EACH_VERB(TRAMPOLINE)
-#define ENTRY(verb) trampoline_##verb,
-const vm_command_fn emq_trampolines[EMQ_NUM_VERBS] = {EMQ_EACH_VERB(ENTRY)};

@@ -30,11 +30,12 @@ static void reply_pair(vm_ctx *ctx, const char *name, int64_t n) {
 /* What the pump did, and what it knows. */
 static int reply_pump(vm_ctx *ctx) {
     const emq_pump_stats *p = &emq_pump;
-    vm_ReplyWithArray(ctx, 26);
-    reply_pair(ctx, "beats", (int64_t)p->beats);
+    vm_ReplyWithArray(ctx, 30);
+    reply_pair(ctx, "ticks", (int64_t)p->ticks);
     reply_pair(ctx, "slices", (int64_t)p->slices);
     reply_pair(ctx, "time_us", (int64_t)p->time_us);
-    reply_pair(ctx, "stood_down", (int64_t)p->stood_down);
+    reply_pair(ctx, "skipped", (int64_t)p->skipped);
+    reply_pair(ctx, "visits", (int64_t)p->visits);
     reply_pair(ctx, "promoted", (int64_t)p->promoted);
     reply_pair(ctx, "returned", (int64_t)p->returned);
     reply_pair(ctx, "stalled", (int64_t)p->stalled);
@@ -43,6 +44,7 @@ static int reply_pump(vm_ctx *ctx) {
     reply_pair(ctx, "left", (int64_t)p->left);
     reply_pair(ctx, "last_lag_ms", p->last_lag_ms);
     reply_pair(ctx, "queues", (int64_t)emq_queues_count());
+    reply_pair(ctx, "may_have_meta", emq_may_have_meta());
     reply_pair(ctx, "queues_bytes", (int64_t)emq_queues_bytes());
     return VM_OK;
 }
@@ -77,7 +79,7 @@ static int reply_queues(vm_ctx *ctx) {
     vm_ReplyWithArray(ctx, 2 + (long)emq_queues_count());
     vm_ReplyWithLongLong(ctx, (long long)emq_queues_count());
     vm_ReplyWithLongLong(ctx, (long long)emq_queues_bytes());
-    for (const emq_queue *q = emq_queues_newest(); q; q = q->after) reply_queue(ctx, q);
+    for (const emq_queue *q = emq_queues_newest(); q; q = q->after[EMQ_KNOWN]) reply_queue(ctx, q);
     return VM_OK;
 }
 

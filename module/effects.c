@@ -32,7 +32,7 @@ static vm_string *decimal(int64_t n) {
     return slot->string;
 }
 
-static emq_item *item_of(emq_frame *f, const emq_effect *e) { return &f->items[e->job]; }
+static emq_item *item_of(emq_frame *f, const emq_effect *e) { return emq_row_item(f, e->job); }
 
 /* The string of a field's new value; *made is set to it if it is to be freed. */
 static vm_string *value_of(emq_frame *f, const emq_effect *e, int i, vm_string **made) {
@@ -175,7 +175,7 @@ static void apply_effect(emq_frame *f, emq_effect *e) {
 
 static void apply(emq_frame *f, int turn) {
     for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++)
-        if (turn_of(e) & turn) apply_effect(f, e);
+        if (turn == ALL || turn_of(e) == turn) apply_effect(f, e);
 }
 
 /* ---- Merged effects: one command for many jobs, the sets in the order of their numbers (WIRE6 §7) ---- */
@@ -272,8 +272,11 @@ static void apply_merged(emq_frame *f) {
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t s = sets.leave[pass]; s; s &= s - 1) remove_ids(f, __builtin_ctz(s), pass);
     emq_effect *first = f->out.effects.at, *end = first + f->out.effects.n;
-    for (emq_effect *e = first; e < end; e++)
-        if (is_of_row(e)) apply_effect(f, e);
+    for (emq_effect *e = first; e < end; e++) {
+        if (!is_of_row(e)) continue;
+        apply_effect(f, e);
+        if (f->verb->creates) emq_close_keys(f); /* a row that is opened first can be made as it is */
+    }
     delete_rows(f);
     for (uint32_t s = sets.enter; s; s &= s - 1) add_ids(f, __builtin_ctz(s));
     for (emq_effect *e = first; e < end; e++)
@@ -318,7 +321,7 @@ static void announce_effect(emq_frame *f, const emq_effect *e) {
 
 static void announce(emq_frame *f, int turn) {
     for (const emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++)
-        if (turn_of(e) & turn) announce_effect(f, e);
+        if (turn == ALL || turn_of(e) == turn) announce_effect(f, e);
 }
 
 static void announce_merged(emq_frame *f) {

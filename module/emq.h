@@ -48,6 +48,7 @@ typedef struct {
     uint8_t num_probes;
     emq_probe probes[EMQ_MAX_PROBES];
     uint8_t member;
+    uint8_t creates; /* the listed jobs are new ones: their rows are not there */
     uint8_t gated;
     uint8_t merged;
     uint8_t readonly;
@@ -115,7 +116,7 @@ typedef struct {
     emq_walk *walk;     /* of the pump or of a client that waits; NULL in a command */
     emq_scanned *scan;  /* NULL where there is none */
     int32_t listed;     /* the number of jobs that the caller lists */
-    int32_t *twins;     /* of each, the place of the last one before it with the same id, from 1; NULL if none has one */
+    int32_t *twins;     /* of each, the place of the first with the same id, from 1; 0 if it is that itself; NULL: all are */
     /* What merged effects did to the sets, as bits: ids were removed, in a first and a second pass, or added; the set went
      * away with them. */
     uint32_t removed[2], added, emptied;
@@ -133,7 +134,7 @@ typedef struct {
     emq_job jobs[EMQ_WINDOW];
 } emq_frame;
 
-/* ---- runtime.c: what was loaded, the clock, and the care of Go's scheduler ---- */
+/* ---- runtime.c: what was loaded, counters, clocks, and the care of Go's scheduler ---- */
 
 extern vm_string *emq_field[EMQ_NUM_FIELDS];
 extern vm_string *emq_const[EMQ_NUM_CONSTS];
@@ -168,6 +169,41 @@ void emq_entered_go(void);
 /* Lets the Go scheduler in if it is due; at each turn of the event loop. */
 void emq_yield_turn(void);
 
+/* What calls of a verb came to, and what became of entries that they walked; and each one's name in INFO, NULL where the
+ * verb can't come to that. */
+typedef struct {
+    uint64_t calls, results[EMQ_NUM_RESULTS], dispositions[EMQ_NUM_DISPOSITIONS];
+} emq_count;
+typedef struct {
+    const char *calls, *results[EMQ_NUM_RESULTS], *dispositions[EMQ_NUM_DISPOSITIONS];
+} emq_count_names;
+extern emq_count emq_counts[EMQ_NUM_VERBS];
+extern emq_count_names emq_counted[EMQ_NUM_VERBS];
+extern uint64_t emq_identity_claims;
+
+/* Fields that never change, and their values. */
+enum { EMQ_NUM_ABOUT = 4 };
+extern const char *emq_about[EMQ_NUM_ABOUT][2];
+
+/* ---- serving.c ---- */
+
+/* Whether a client's write would be taken now, and the data are whole. */
+int emq_may_write(vm_ctx *ctx);
+
+int emq_serving_subscribe(vm_ctx *ctx);
+
+/* ---- config.c ---- */
+
+extern long long emq_pump_interval_ms; /* 0: off */
+extern long long emq_pump_budget_us;
+extern long long emq_max_stalled; /* 0: never */
+extern long long emq_max_payload_bytes; /* 0: any */
+extern int emq_config_changed;    /* set when any of them may have changed; the reader clears it */
+
+/* Puts the settings before the server and takes those that it has for them. 0 if one is out of its bounds, which the
+ * server has logged. A later load of the same start keeps what the first took, for the server hands that out once. */
+int emq_load_config(vm_ctx *ctx, int again);
+
 /* ---- names.c ---- */
 
 extern const char *emq_suffix[EMQ_NUM_KEYS];
@@ -188,13 +224,12 @@ vm_string *emq_make_name(const char *base, size_t base_len, int key, emq_bytes i
  * is Go's to say. 0 if there is no base. */
 int emq_find_base(emq_frame *f);
 
-/* The name of a key of the frame's queue, not a row, looked for the first time. */
-vm_string *emq_find_name(emq_frame *f, int key);
-
 /* The name of a key of the frame's queue; the row is the item's. */
-static inline vm_string *emq_name(emq_frame *f, const emq_item *item, int key) {
-    if (key == EMQ_KEY_ROW) return item->row_name;
-    return f->name[key] ? f->name[key] : emq_find_name(f, key);
+vm_string *emq_name(emq_frame *f, const emq_item *item, int key);
+
+/* The item of a job's row: a key is open once, so where the caller lists a job twice the first one's item has it. */
+static inline emq_item *emq_row_item(emq_frame *f, int32_t i) {
+    return &f->items[f->twins && f->twins[i] ? f->twins[i] - 1 : i];
 }
 
 /* ---- lines.c: the lines of clients that wait, one line a queue ---- */
@@ -213,6 +248,7 @@ struct emq_waiter {
     vm_blocked *handle;
     vm_string *name; /* of the key that it is blocked on */
     uint64_t client;
+    vm_string *user; /* its user's name, or NULL: it has none, and is unrestricted */
     int gone; /* it stands in no line any more */
     size_t num_places;
     emq_place places[]; /* in the order of the call: its priorities */
@@ -259,20 +295,83 @@ void emq_wake_db(int db);
 /* From here on no key is open. */
 void emq_start_opening(emq_frame *f);
 
-/* Opens a key that is not open. */
-vm_key *emq_open_anew(emq_frame *f, emq_item *item, int key);
-
 /* The handle of a key, opened for reading and writing if it is not open yet. The item matters for a row alone. */
-static inline vm_key *emq_open(emq_frame *f, emq_item *item, int key) {
-    vm_key *open = key == EMQ_KEY_ROW ? item->row : f->key[key];
-    return open ? open : emq_open_anew(f, item, key);
-}
+vm_key *emq_open(emq_frame *f, emq_item *item, int key);
 
 /* The same for a key that is about to be written, which may have to be made. Making a key runs other modules' callbacks,
  * for it and for an expired one in its place. So no other key stays open across it; later effects open theirs anew. */
 vm_key *emq_open_or_make(emq_frame *f, emq_item *item, int key);
 
 void emq_close_keys(emq_frame *f);
+
+/* ---- queues.c: the queues that are known ---- */
+
+typedef struct {
+    emq_position at;
+    uint32_t left; /* in this tick */
+} emq_progress;
+
+/* The lists that a queue stands in: all that are known, and those that the pump visits, because they may have a schedule,
+ * an active or a meta. The newest is first. */
+enum { EMQ_KNOWN, EMQ_PUMPED, EMQ_NUM_LISTS };
+
+typedef struct emq_queue {
+    int db;
+    emq_progress progress[2]; /* in schedule and active: the pump's own; at the start when the queue becomes known */
+    struct emq_queue *before[EMQ_NUM_LISTS], *after[EMQ_NUM_LISTS]; /* queues.c's own, as are the next three */
+    uint8_t forgotten;
+    uint8_t with_meta; /* it may have a meta */
+    uint8_t pumped;
+    uint8_t more;       /* the pump's own: its last visit left work */
+    uint8_t reap_first; /* so is this: the order of the next */
+    size_t base_len;
+    char base[]; /* `emq:{q}:`, any bytes, no NUL at the end */
+} emq_queue;
+
+int emq_queues_subscribe(vm_ctx *ctx);
+
+/* Looks, at its leisure, through all that the server holds already; for a load at run time. */
+void emq_queues_scan(void);
+
+/* A key may have come into being; if it is one of a queue's, the queue is known. */
+void emq_queues_meet(vm_ctx *ctx, vm_string *name);
+
+/* At each turn of the event loop. */
+void emq_queues_turn(vm_ctx *ctx);
+
+/* The name of one of its sets, for the caller to free. */
+vm_string *emq_set_name(const emq_queue *q, int key);
+
+/* Answers EMQ.QUEUES, whose arguments have been checked. */
+int emq_list_queues(vm_ctx *ctx, vm_string **argv);
+
+/* The next queue to visit, in rounds: NULL says that the round is over, and the call after it begins another. A round
+ * visits the queues that were known when it began and still are. A queue stays in memory until the next call, whatever
+ * happens; if it was forgotten meanwhile (a flush), it says so. */
+emq_queue *emq_queues_next(void);
+
+/* The pump has nothing to do for a queue that has no schedule, no active and no meta: it is not visited any more, and
+ * forgotten if it has no other key either. A key of another type counts: it could become a set without an event. */
+void emq_queues_rest(vm_ctx *ctx, emq_queue *q);
+
+/* Whether a queue may have a meta; if not, neither the pump nor a claim looks for it. */
+void emq_queues_note_meta(emq_queue *q, int may);
+
+/* All of its keys are gone. */
+void emq_queues_forget(emq_queue *q);
+
+/* All of them, from the newest on by `after[EMQ_KNOWN]`; for who only looks. */
+const emq_queue *emq_queues_newest(void);
+size_t emq_queues_count(void);
+size_t emq_queues_bytes(void);
+
+/* Whether any queue may have a meta; if not, no claim need look for gates. */
+int emq_may_have_meta(void);
+
+/* ---- args.c ---- */
+
+/* Views the arguments that a decision may look at; the others stay empty. */
+void emq_view_arguments(emq_frame *f, int argc);
 
 /* ---- read.c ---- */
 
@@ -289,9 +388,6 @@ void emq_look(emq_frame *f);
 int emq_make_scan(emq_frame *f, emq_scanned *scan);
 
 void emq_free_item(emq_item *item);
-
-/* Finds the ids that stand in the list more than once. */
-void emq_find_twins(emq_frame *f);
 
 /* ---- effects.c ---- */
 
@@ -313,43 +409,33 @@ int emq_awaited(const emq_frame *f);
 
 void emq_send_reply(emq_frame *f);
 
+/* How many things the audit found wrong with the gates. */
+int emq_findings_of_gates(const emq_frame *f);
+
 /* Answers a claim for a client that waits, in a context of its own. */
 void emq_reply_claimed(emq_frame *f, vm_ctx *to, vm_string *base);
 
-/* ---- info.c ---- */
-
-/* What calls of a verb came to, and what became of entries that they walked; and each one's name in INFO, NULL where the
- * verb can't come to that. */
-typedef struct {
-    uint64_t calls, results[EMQ_NUM_RESULTS], dispositions[EMQ_NUM_DISPOSITIONS];
-} emq_count;
-typedef struct {
-    const char *calls, *results[EMQ_NUM_RESULTS], *dispositions[EMQ_NUM_DISPOSITIONS];
-} emq_count_names;
-extern emq_count emq_counts[EMQ_NUM_VERBS];
-extern emq_count_names emq_counted[EMQ_NUM_VERBS];
-extern uint64_t emq_identity_claims;
-
-/* Fields that never change, and their values. */
-enum { EMQ_NUM_ABOUT = 4 };
-extern const char *emq_about[EMQ_NUM_ABOUT][2];
-
-void emq_info(vm_info_ctx *ctx, int for_crash_report);
-
-/* ---- command.c ---- */
+/* ---- command.c: what a command of a client's and a walk of the module's own have in common ---- */
 
 extern emq_verb emq_verbs[EMQ_NUM_VERBS];
-extern const vm_command_fn emq_trampolines[EMQ_NUM_VERBS];
+
+/* Reads and decides. 0 if there is no decision. The frame is to be freed whatever it answers. */
+int emq_prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk, emq_scanned *scan);
+
+/* Applies what was decided and announces it; a refusal has decided nothing. */
+void emq_execute(emq_frame *f);
+
+/* Closes what is open still, and frees all. */
+void emq_free_frame(emq_frame *f);
 
 /* Runs a verb for the pump: no client, no reply. 0 if it was refused. */
 int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk);
 
-/* What a claim for a client that waits comes to: it may go on with another queue unless the job was granted or the store
- * is another's. */
-enum { EMQ_GRANTED, EMQ_NOTHING, EMQ_FOREIGN };
+/* What a claim for a client that waits comes to. With nothing it may go on with another queue. */
+enum { EMQ_GRANTED, EMQ_NOTHING, EMQ_FOREIGN, EMQ_PANICKED };
 
-/* Runs EMQ.CLAIM with the given arguments. A job that is granted, or a refusal by the fence, is answered in the context
- * `to`, the job with the base before it. */
+/* Runs EMQ.CLAIM with the given arguments. A job that is granted, a refusal by the fence and a panic are answered in the
+ * context `to`, the job with the base before it. */
 int emq_run_claim(vm_ctx *ctx, vm_string **argv, emq_walk *walk, vm_ctx *to, vm_string *base);
 
 /* ---- waiting.c: clients that wait for jobs ---- */
@@ -363,6 +449,10 @@ void emq_waiting_turn(vm_ctx *ctx);
 /* No timer is left. */
 void emq_waiting_stop(vm_ctx *ctx);
 
+/* ---- dispatch.c: one function a verb for the server to call ---- */
+
+extern const vm_command_fn emq_trampolines[EMQ_NUM_VERBS];
+
 /* ---- register.c ---- */
 
 /* Makes the ACL category. NULL, or what could not be done; so also emq_register. */
@@ -374,74 +464,15 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
                          const char *complexity, const char *since, const char *tips, const char *const *arg_names,
                          const uint8_t *arg_types, const char *option);
 
-/* ---- config.c ---- */
-
-extern long long emq_pump_interval_ms; /* 0: off */
-extern long long emq_pump_budget_us;
-extern long long emq_max_stalled; /* 0: never */
-extern long long emq_max_payload_bytes; /* 0: any */
-extern int emq_config_changed;    /* set when any of them may have changed; the reader clears it */
-
-/* Puts the settings before the server and takes those that it has for them. 0 if one is out of its bounds, which the
- * server has logged. A later load of the same start keeps what the first took, for the server hands that out once. */
-int emq_load_config(vm_ctx *ctx, int again);
-
-/* ---- queues.c: the queues that may hold scheduled or active jobs ---- */
-
-typedef struct {
-    emq_position at;
-    uint32_t left; /* in this beat */
-} emq_progress;
-
-typedef struct emq_queue {
-    int db;
-    uint32_t hash;
-    emq_progress progress[2]; /* in schedule and active: the pump's own; at the start when the queue becomes known */
-    struct emq_queue *chain, *before, *after; /* queues.c's own, as is `forgotten` */
-    uint8_t forgotten;
-    uint8_t more;       /* the pump's own: its last visit left work */
-    uint8_t reap_first; /* so is this: the order of the next */
-    size_t base_len;
-    char base[]; /* `emq:{q}:`, any bytes, no NUL at the end */
-} emq_queue;
-
-int emq_queues_subscribe(vm_ctx *ctx);
-
-/* Looks, at its leisure, through all that the server holds already; for a load at run time. */
-void emq_queues_scan(void);
-
-/* At each turn of the event loop. */
-void emq_queues_turn(vm_ctx *ctx);
-
-/* The name of one of its sets, for the caller to free. */
-vm_string *emq_set_name(const emq_queue *q, int key);
-
-/* The next queue to visit, in rounds: NULL says that the round is over, and the call after it begins another. A round
- * visits the queues that were known when it began and still are. A queue stays in memory until the next call, whatever
- * happens; if it was forgotten meanwhile (a flush), it says so. */
-emq_queue *emq_queues_next(void);
-
-/* Both of its sets are gone: there is no key of the name, of whatever type. A key of another type is not gone: it could
- * become a set without an event. */
-void emq_queues_forget(emq_queue *q);
-
-/* All of them, from the newest on by `after`; for who only looks. */
-const emq_queue *emq_queues_newest(void);
-size_t emq_queues_count(void);
-size_t emq_queues_bytes(void);
-
 /* ---- pump.c ---- */
 
 /* What the pump did since the load. */
 typedef struct {
-    uint64_t beats, slices, time_us, stood_down;
+    uint64_t ticks, slices, time_us, skipped, visits;
     uint64_t promoted, returned, stalled, buried, dropped, left;
-    int64_t last_lag_ms, lag_ms; /* in the last beat, and in the one under way */
+    int64_t last_lag_ms, lag_ms; /* in the last tick, and in the one under way */
 } emq_pump_stats;
 extern emq_pump_stats emq_pump;
-
-/* Whether a client's write would be taken now, and the data are whole. */
-int emq_may_write(vm_ctx *ctx);
 
 /* At each turn of the event loop. */
 void emq_pump_turn(vm_ctx *ctx);
@@ -449,10 +480,12 @@ void emq_pump_turn(vm_ctx *ctx);
 /* This server began to lead or to follow. */
 void emq_pump_role_changed(void);
 
-int emq_pump_subscribe(vm_ctx *ctx);
-
 /* No timer of it is left; the next turn of the event loop would set one again. */
 void emq_pump_stop(vm_ctx *ctx);
+
+/* ---- info.c ---- */
+
+void emq_info(vm_info_ctx *ctx, int for_crash_report);
 
 /* ---- debug.c, in builds with the tag emqdebug ---- */
 

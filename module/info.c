@@ -2,11 +2,6 @@
  * load, in plain memory: the server calls this in a crash report as well, so there is no Go here, no key and no lock. */
 #include "emq.h"
 
-emq_count emq_counts[EMQ_NUM_VERBS];
-emq_count_names emq_counted[EMQ_NUM_VERBS];
-const char *emq_about[EMQ_NUM_ABOUT][2];
-uint64_t emq_identity_claims;
-
 static void add(vm_info_ctx *ctx, const char *field, uint64_t n) { vm_InfoAddFieldULongLong(ctx, field, n); }
 
 static void tell_wire(vm_info_ctx *ctx) {
@@ -44,10 +39,10 @@ static void tell_pump(vm_info_ctx *ctx) {
     if (vm_InfoAddSection(ctx, "pump") != VM_OK) return;
     add(ctx, "queues_known", emq_queues_count());
     add(ctx, "queues_bytes", emq_queues_bytes());
-    add(ctx, "pump_beats", emq_pump.beats);
+    add(ctx, "pump_ticks", emq_pump.ticks);
     add(ctx, "pump_slices", emq_pump.slices);
     add(ctx, "pump_time_us", emq_pump.time_us);
-    add(ctx, "pump_stood_down", emq_pump.stood_down);
+    add(ctx, "pump_skipped", emq_pump.skipped);
     add(ctx, "pump_lag_ms", (uint64_t)emq_pump.last_lag_ms);
     add(ctx, "pump_jobs_promoted", emq_pump.promoted);
     add(ctx, "pump_leases_returned", emq_pump.returned);

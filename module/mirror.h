@@ -100,8 +100,9 @@ enum {
     EMQ_NEXT_FINISH = 0,
     EMQ_NEXT_MORE = 1,
     EMQ_NEXT_LOOK = 2,
-    EMQ_NEXT_CLAIM = 3,
-    EMQ_NEXT_SCAN = 4,
+    EMQ_NEXT_LIST = 3,
+    EMQ_NEXT_CLAIM = 4,
+    EMQ_NEXT_SCAN = 5,
 };
 
 enum {
@@ -197,19 +198,20 @@ enum {
     EMQ_ROLE_TOKEN = 8,
     EMQ_ROLE_PAYLOAD = 9,
     EMQ_ROLE_ERROR = 10,
-    EMQ_ROLE_LEASE = 11,
-    EMQ_ROLE_DELAY = 12,
-    EMQ_ROLE_DUE = 13,
-    EMQ_ROLE_MAX = 14,
-    EMQ_ROLE_MAX_STALLED = 15,
-    EMQ_ROLE_LIMIT = 16,
-    EMQ_ROLE_COUNT = 17,
-    EMQ_ROLE_TIMEOUT = 18,
-    EMQ_ROLE_PAUSE = 19,
-    EMQ_ROLE_CONCURRENCY = 20,
-    EMQ_ROLE_RATE_MAX = 21,
-    EMQ_ROLE_RATE_DURATION = 22,
-    EMQ_NUM_ROLES = 23,
+    EMQ_ROLE_AFTER = 11,
+    EMQ_ROLE_LEASE = 12,
+    EMQ_ROLE_DELAY = 13,
+    EMQ_ROLE_DUE = 14,
+    EMQ_ROLE_MAX = 15,
+    EMQ_ROLE_MAX_STALLED = 16,
+    EMQ_ROLE_LIMIT = 17,
+    EMQ_ROLE_COUNT = 18,
+    EMQ_ROLE_TIMEOUT = 19,
+    EMQ_ROLE_PAUSE = 20,
+    EMQ_ROLE_CONCURRENCY = 21,
+    EMQ_ROLE_RATE_MAX = 22,
+    EMQ_ROLE_RATE_DURATION = 23,
+    EMQ_NUM_ROLES = 24,
 };
 
 enum {
@@ -264,7 +266,8 @@ enum {
     EMQ_VERB_PAUSE = 20,
     EMQ_VERB_RESUME = 21,
     EMQ_VERB_LIMIT = 22,
-    EMQ_NUM_VERBS = 23,
+    EMQ_VERB_QUEUES = 23,
+    EMQ_NUM_VERBS = 24,
 };
 
 enum {
@@ -276,21 +279,23 @@ enum {
     EMQ_WORD_TWO_SETS = 5,
     EMQ_WORD_STATE = 6,
     EMQ_WORD_NO_SET = 7,
-    EMQ_WORD_PENDING = 8,
-    EMQ_WORD_ACTIVE = 9,
-    EMQ_WORD_SCHEDULE = 10,
-    EMQ_WORD_DEAD = 11,
-    EMQ_WORD_ROWS = 12,
-    EMQ_WORD_DROP = 13,
-    EMQ_WORD_LEAVE = 14,
-    EMQ_NUM_WORDS = 15,
+    EMQ_WORD_GATE = 8,
+    EMQ_WORD_PENDING = 9,
+    EMQ_WORD_ACTIVE = 10,
+    EMQ_WORD_SCHEDULE = 11,
+    EMQ_WORD_DEAD = 12,
+    EMQ_WORD_ROWS = 13,
+    EMQ_WORD_META = 14,
+    EMQ_WORD_DROP = 15,
+    EMQ_WORD_LEAVE = 16,
+    EMQ_NUM_WORDS = 17,
 };
 
 /* The module's own version, as a decimal MMmmpp. */
-#define EMQ_VERSION 100
+#define EMQ_VERSION 200
 
 /* One X(verb) for each verb, in their order. */
-#define EMQ_EACH_VERB(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22)
+#define EMQ_EACH_VERB(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23)
 
 /* A Go string that views bytes of the server's. */
 typedef struct {
@@ -473,6 +478,8 @@ typedef struct {
     } marks;
     emq_reply reply;
     emq_scan scan;
+    emq_finding gates;
+    uint32_t broken_gates;
     emq_tally tally;
     int64_t room;
     int64_t opens;
@@ -489,33 +496,37 @@ typedef struct {
     int64_t numbers[15];
     uint8_t text[1024];
 } emq_outcome;
-_Static_assert(sizeof(emq_outcome) == 1280, "Outcome");
+_Static_assert(sizeof(emq_outcome) == 1288, "Outcome");
 _Static_assert(offsetof(emq_outcome, effects) == 0, "Outcome.Effects");
 _Static_assert(offsetof(emq_outcome, marks) == 24, "Outcome.Marks");
 _Static_assert(offsetof(emq_outcome, reply) == 48, "Outcome.Reply");
 _Static_assert(offsetof(emq_outcome, scan) == 64, "Outcome.Scan");
-_Static_assert(offsetof(emq_outcome, tally) == 80, "Outcome.Tally");
-_Static_assert(offsetof(emq_outcome, room) == 96, "Outcome.Room");
-_Static_assert(offsetof(emq_outcome, opens) == 104, "Outcome.Opens");
-_Static_assert(offsetof(emq_outcome, done) == 112, "Outcome.Done");
-_Static_assert(offsetof(emq_outcome, want) == 116, "Outcome.Want");
-_Static_assert(offsetof(emq_outcome, text_len) == 120, "Outcome.TextLen");
-_Static_assert(offsetof(emq_outcome, refusal) == 124, "Outcome.Refusal");
-_Static_assert(offsetof(emq_outcome, next) == 125, "Outcome.Next");
-_Static_assert(offsetof(emq_outcome, result) == 126, "Outcome.Result");
-_Static_assert(offsetof(emq_outcome, admitted) == 127, "Outcome.Admitted");
-_Static_assert(offsetof(emq_outcome, claim_identity) == 128, "Outcome.ClaimIdentity");
-_Static_assert(offsetof(emq_outcome, gated) == 129, "Outcome.Gated");
-_Static_assert(offsetof(emq_outcome, job) == 132, "Outcome.job");
-_Static_assert(offsetof(emq_outcome, numbers) == 136, "Outcome.Numbers");
-_Static_assert(offsetof(emq_outcome, text) == 256, "Outcome.Text");
+_Static_assert(offsetof(emq_outcome, gates) == 80, "Outcome.Gates");
+_Static_assert(offsetof(emq_outcome, broken_gates) == 84, "Outcome.BrokenGates");
+_Static_assert(offsetof(emq_outcome, tally) == 88, "Outcome.Tally");
+_Static_assert(offsetof(emq_outcome, room) == 104, "Outcome.Room");
+_Static_assert(offsetof(emq_outcome, opens) == 112, "Outcome.Opens");
+_Static_assert(offsetof(emq_outcome, done) == 120, "Outcome.Done");
+_Static_assert(offsetof(emq_outcome, want) == 124, "Outcome.Want");
+_Static_assert(offsetof(emq_outcome, text_len) == 128, "Outcome.TextLen");
+_Static_assert(offsetof(emq_outcome, refusal) == 132, "Outcome.Refusal");
+_Static_assert(offsetof(emq_outcome, next) == 133, "Outcome.Next");
+_Static_assert(offsetof(emq_outcome, result) == 134, "Outcome.Result");
+_Static_assert(offsetof(emq_outcome, admitted) == 135, "Outcome.Admitted");
+_Static_assert(offsetof(emq_outcome, claim_identity) == 136, "Outcome.ClaimIdentity");
+_Static_assert(offsetof(emq_outcome, gated) == 137, "Outcome.Gated");
+_Static_assert(offsetof(emq_outcome, job) == 140, "Outcome.job");
+_Static_assert(offsetof(emq_outcome, numbers) == 144, "Outcome.Numbers");
+_Static_assert(offsetof(emq_outcome, text) == 264, "Outcome.Text");
 
 typedef struct {
     uint8_t key;
     uint8_t field;
+    uint8_t more;
 } emq_probe;
-_Static_assert(sizeof(emq_probe) == 2, "Probe");
+_Static_assert(sizeof(emq_probe) == 3, "Probe");
 _Static_assert(offsetof(emq_probe, key) == 0, "Probe.Key");
 _Static_assert(offsetof(emq_probe, field) == 1, "Probe.Field");
+_Static_assert(offsetof(emq_probe, more) == 2, "Probe.More");
 
 #endif

@@ -112,10 +112,10 @@ static int refuse(vm_ctx *ctx, const char *why) {
     return VM_ERR;
 }
 
-/* What comes to stand in the AOF and on the way to replicas stands there under its plain name, which a server may have
- * been told to rename: it could then not read its own AOF. These are the effects, and what the server itself makes of
- * a command: the transaction around it, its database, what it finds expired, and the row in an AOF that it writes anew. A
- * dry run tells whether a name is known. */
+/* The AOF and replicas get commands under their plain names. A server that was told to rename one of them could not read
+ * its own AOF. The names are those of the effects, and of what the server adds: the transaction around a command, its
+ * database, what it finds expired, and a row in a rewritten AOF. Dry run: ENOENT means that the name is unknown, and
+ * missing arguments ensure that nothing executes. */
 static const char *find_renamed(vm_ctx *ctx) {
     static const char *const names[] = {"SET",  "HSET", "HMSET",  "HDEL",  "HINCRBY", "ZADD",
                                         "ZREM", "DEL",  "UNLINK", "MULTI", "EXEC",    "SELECT"};
@@ -129,7 +129,7 @@ static const char *find_renamed(vm_ctx *ctx) {
     return NULL;
 }
 
-/* Gives the name up that an earlier loadmodule line of the same start took. */
+/* Unloads what an earlier loadmodule line of the same start has loaded. */
 static int give_up_first(vm_ctx *ctx) {
     vm_reply *reply = vm_Call(ctx, "MODULE", "cc", "UNLOAD", "emq");
     int done = reply && vm_CallReplyType(reply) != VM_REPLY_ERROR;
@@ -160,7 +160,7 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
         if (vm_Log) vm_Log(ctx, "warning", "not loaded: this server lacks %s; Valkey 8.0 or later is needed", missing);
         return VM_ERR;
     }
-    /* First, before anything with an effect: are we wanted here? */
+    /* Check the preconditions before any side effect. */
     int flags = vm_GetContextFlags(ctx), again = vm_IsModuleNameBusy("emq");
     if (again && !(loaded && flags & VM_CTX_SERVER_STARTUP)) return refuse(ctx, "a module named emq is loaded already");
     vm_SetModuleAttribs(ctx, "emq", EMQ_VERSION, VM_APIVER);
@@ -184,7 +184,7 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
         return refuse(ctx, "the server is cluster-enabled; {emq}:version and the queues lie in different slots, so a "
                            "node could not check the identity of its own queues. Use a standalone server");
     emq_is_replica = (flags & VM_CTX_REPLICA) != 0;
-    /* A setting out of its bounds is found before anything is there that can't be taken back. */
+    /* Settings first: one that is out of bounds refuses the load while everything can still be undone. */
     if (!emq_load_config(ctx, again)) return refuse(ctx, "a setting emq.* could not be taken; the line above says why");
     const char *renamed = find_renamed(ctx);
     if (renamed) {
@@ -195,7 +195,7 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
         return VM_ERR;
     }
 
-    /* Then what must be in place before Go runs. */
+    /* These must be in place before Go runs. */
     if (!make_signal_stack()) return refuse(ctx, "no memory for a signal stack");
     if (pthread_atfork(NULL, NULL, on_fork)) return refuse(ctx, "pthread_atfork failed");
     if (!keep_memcheck) switch_memcheck_off(ctx);
@@ -204,8 +204,8 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
      * works. */
     if (!emqStart()) return refuse(ctx, "the Go runtime did not start");
     if (!read_run_id(ctx)) return refuse(ctx, "the server does not tell its run_id");
-    /* Each effect signals its key itself, what is propagated are a few plain commands, right by construction, and what
-     * queues.c knows outlasts a snapshot that is loaded beside the data that are served. */
+    /* Each effect signals its key itself; the few plain commands that are propagated need no validation; and the register of
+     * queues stays right while a snapshot is loaded beside the data that are served. */
     vm_SetModuleOptions(ctx, VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | VM_OPTION_SKIP_COMMAND_VALIDATION |
                                  VM_OPTION_HANDLE_REPL_ASYNC_LOAD);
     const char *failed = emqRegister(ctx);
@@ -214,9 +214,9 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     if (emq_register_debug(ctx) != VM_OK) return refuse(ctx, "EMQ.DEBUG could not be registered");
 #endif
     if (vm_RegisterInfoFunc(ctx, emq_info) != VM_OK) return refuse(ctx, "INFO could not be registered");
-    if (!subscribe(ctx) || !emq_queues_subscribe(ctx) || !emq_pump_subscribe(ctx))
+    if (!subscribe(ctx) || !emq_queues_subscribe(ctx) || !emq_serving_subscribe(ctx))
         return refuse(ctx, "no subscription to the server's events");
-    /* At start-up the data come after the modules, and each key with an event. */
+    /* At start-up the data are loaded after the modules, with an event for each key. */
     if (!(flags & VM_CTX_SERVER_STARTUP)) emq_queues_scan();
 
     warn_of_eviction(ctx);
@@ -229,9 +229,9 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     return VM_OK;
 }
 
-/* Go can't leave a process. Until the event loop turns, the server takes a module back whose settings it refuses, and at
- * the server's end nothing is left behind; in between an unload would leave the runtime behind, and a reload would run
- * the old code. */
+/* The Go runtime can't leave a process: an unload would leave it behind, and a reload would run the old code. So unloading
+ * is allowed only before the event loop turns, when the server takes back a module whose settings it refuses, and at the
+ * server's end. */
 __attribute__((visibility("default"))) int ValkeyModule_OnUnload(vm_ctx *ctx) {
     if (!live) {
         loaded = 0;

@@ -1,112 +1,116 @@
-/* The queues that may hold scheduled or active jobs, so that the pump need not look for them.
+/* The queues of all databases: for the pump, which need not look for them, and for EMQ.QUEUES, which lists them in the order
+ * of their bases.
  *
- * A queue becomes known when a key `emq:{q}:schedule` or `emq:{q}:active` comes into being in any database, which the
- * server tells with NEW and LOADED, whoever made it: a client, a script, a module (this one too), RENAME, COPY, MOVE,
- * RESTORE, the append-only file, a snapshot, a primary. It is forgotten when both keys are gone. So what is known here is
- * never less than what there is, and for a while it may be more: a queue without sets costs a look.
+ * A queue becomes known when one of the keys of `kinds` comes into being, which the server tells with NEW and LOADED,
+ * whoever made it: a client, a script, a module (this one too), RENAME, COPY, MOVE, RESTORE, the append-only file, a
+ * snapshot, a primary. It is forgotten when all of them are gone. So what is known here is never less than what there is,
+ * and for a while it may be more: a queue without keys costs a look.
  *
  * Valkey 8.1 and later do not allow for that alone: see hears_new(). */
 #include "emq.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 
-/* ---- The table ----
- *
- * There are as many buckets as queues: each queue that is added splits one bucket, each that goes joins two, so no step
- * is longer than another, and memory goes back as the queues do. The hash is of the base alone and has a seed: names come
- * from clients. */
-enum { LEAST_ROOM = 16 };
+/* The keys that make a queue known. The pump has something to do for those with a schedule, an active or a meta alone. */
+static const struct {
+    uint8_t key;
+    uint8_t pumped;
+    const char *end; /* of the key's name */
+    size_t len;
+} kinds[] = {
+    {EMQ_KEY_PENDING, 0, "}:pending", 9}, {EMQ_KEY_ACTIVE, 1, "}:active", 8}, {EMQ_KEY_SCHEDULE, 1, "}:schedule", 10},
+    {EMQ_KEY_DEAD, 0, "}:dead", 6},       {EMQ_KEY_META, 1, "}:meta", 6},
+};
+enum { NUM_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
-static emq_queue **buckets;
-static size_t count, room, entry_bytes;
+/* ---- The register ---- */
 
-static emq_queue *first;   /* the newest, so that a round does not meet those that come meanwhile */
-static emq_queue *to_visit; /* by the pump */
-static emq_queue *to_check; /* by check() */
-static emq_queue *lent;     /* the pump has it: it is not freed before the pump comes back */
+static vm_dict **by_base; /* of each database, NULL where none was known yet: the queues by their bases */
+static int num_dbs;
+static size_t count, bytes;
+static size_t with_meta; /* the queues that may have a meta */
+static int hears_all;    /* of each key that comes into being the server tells at once */
+
+static emq_queue *first[EMQ_NUM_LISTS]; /* the newest, so that a round does not meet those that come meanwhile */
+static emq_queue *next[EMQ_NUM_LISTS];  /* where check() and the pump go on in their rounds */
+static emq_queue *lent;                 /* the pump has it: it is not freed before the pump comes back */
 static int in_round;
 
-/* The least 2^k - 1 that numbers n buckets. */
-static size_t mask_of(size_t n) { return n > 1 ? ((size_t)2 << (63 - __builtin_clzll(n - 1))) - 1 : 0; }
+static vm_cursor *scan; /* NULL when there is none */
+static int scan_wanted; /* it is to begin at the next turn of the event loop */
 
-/* The bucket of a hash among n. */
-static size_t place(uint32_t hash, size_t n) {
-    size_t mask = mask_of(n), i = hash & mask;
-    return i < n ? i : hash & (mask >> 1);
-}
-
-/* Gives what is in bucket `from` its place among n. */
-static void spread(size_t from, size_t n) {
-    emq_queue *q = buckets[from], *chain;
-    buckets[from] = NULL;
-    for (; q; q = chain) {
-        chain = q->chain;
-        emq_queue **to = &buckets[place(q->hash, n)];
-        q->chain = *to;
-        *to = q;
-    }
-}
-
-static void make_room(size_t n) {
-    room = n;
-    buckets = vm_Realloc(buckets, n * sizeof(*buckets));
-}
-
-static size_t size_of(const emq_queue *q) { return sizeof(*q) + q->base_len; }
+/* About what the server's dictionary takes for an entry, beside the key. */
+enum { DICT_ENTRY = 48 };
+static size_t size_of(const emq_queue *q) { return sizeof(*q) + 2 * q->base_len + DICT_ENTRY; }
 
 vm_string *emq_set_name(const emq_queue *q, int key) {
     return emq_make_name(q->base, q->base_len, key, (emq_bytes){"", 0});
 }
 
-static emq_queue *find(int db, const char *base, size_t n, uint32_t hash) {
-    if (!count) return NULL;
-    for (emq_queue *q = buckets[place(hash, count)]; q; q = q->chain)
-        if (q->hash == hash && q->db == db && q->base_len == n && !memcmp(q->base, base, n)) return q;
-    return NULL;
+/* The dictionary of a database. */
+static vm_dict *dict_of(int db) {
+    if (db >= num_dbs) {
+        by_base = vm_Realloc(by_base, sizeof(*by_base) * (size_t)(db + 1));
+        while (num_dbs <= db) by_base[num_dbs++] = NULL;
+    }
+    if (!by_base[db]) by_base[db] = vm_CreateDict(NULL);
+    return by_base[db];
 }
 
-static void add(int db, const char *base, size_t n) {
-    uint32_t hash = emq_hash(base, n);
-    if (find(db, base, n, hash)) return;
+static void put_in(int list, emq_queue *q) {
+    q->before[list] = NULL;
+    q->after[list] = first[list];
+    if (first[list]) first[list]->before[list] = q;
+    first[list] = q;
+}
 
-    if (count == room) make_room(room ? 2 * room : LEAST_ROOM);
-    buckets[count++] = NULL;
-    if (count > 1) spread((count - 1) & (mask_of(count) >> 1), count);
+static void take_from(int list, emq_queue *q) {
+    emq_queue *before = q->before[list], *after = q->after[list];
+    if (next[list] == q) next[list] = after;
+    *(before ? &before->after[list] : &first[list]) = after;
+    if (after) after->before[list] = before;
+}
 
-    emq_queue *q = vm_Alloc(sizeof(*q) + n);
-    *q = (emq_queue){.db = db, .hash = hash, .after = first, .base_len = n};
+static void set_pumped(emq_queue *q, int pumped) {
+    if (q->pumped == pumped) return;
+    q->pumped = (uint8_t)pumped;
+    (pumped ? put_in : take_from)(EMQ_PUMPED, q);
+}
+
+/* Finds or adds a queue. */
+static emq_queue *know(int db, const char *base, size_t n) {
+    vm_dict *dict = dict_of(db);
+    emq_queue *q = vm_DictGetC(dict, (void *)base, n, NULL);
+    if (q) return q;
+    q = vm_Alloc(sizeof(*q) + n);
+    *q = (emq_queue){.db = db, .base_len = n};
     q->progress[0].at.score = q->progress[1].at.score = -INFINITY;
     memcpy(q->base, base, n);
-    emq_queue **to = &buckets[place(hash, count)];
-    q->chain = *to;
-    *to = q;
-    if (first) first->before = q;
-    first = q;
-    entry_bytes += size_of(q);
+    vm_DictSetC(dict, q->base, n, q);
+    put_in(EMQ_KNOWN, q);
+    count++;
+    bytes += size_of(q);
+    return q;
 }
 
-/* Takes a queue out of the table and out of the rounds. */
+/* Takes a queue out of the register and out of the rounds. */
 static void take_out(emq_queue *q) {
-    emq_queue **at = &buckets[place(q->hash, count)];
-    while (*at != q) at = &(*at)->chain;
-    *at = q->chain;
-    if (--count) {
-        spread(count, count);
-        if (room > LEAST_ROOM && count <= room / 4) make_room(room / 2);
-    } else {
-        vm_Free(buckets);
-        buckets = NULL;
-        room = 0;
-    }
-
-    if (to_visit == q) to_visit = q->after;
-    if (to_check == q) to_check = q->after;
-    if (first == q) first = q->after;
-    if (q->before) q->before->after = q->after;
-    if (q->after) q->after->before = q->before;
-    entry_bytes -= size_of(q);
+    vm_DictDelC(by_base[q->db], q->base, q->base_len, NULL);
+    set_pumped(q, 0);
+    take_from(EMQ_KNOWN, q);
+    count--;
+    bytes -= size_of(q);
+    with_meta -= q->with_meta;
 }
+
+void emq_queues_note_meta(emq_queue *q, int may) {
+    with_meta += (size_t)may - q->with_meta;
+    q->with_meta = (uint8_t)may;
+}
+
+int emq_may_have_meta(void) { return !hears_all || scan_wanted || scan || with_meta; }
 
 void emq_queues_forget(emq_queue *q) {
     if (q->forgotten) return;
@@ -117,31 +121,93 @@ void emq_queues_forget(emq_queue *q) {
 
 emq_queue *emq_queues_next(void) {
     if (lent && lent->forgotten) vm_Free(lent);
-    if (!in_round) to_visit = first;
-    lent = to_visit;
+    lent = in_round ? next[EMQ_PUMPED] : first[EMQ_PUMPED];
     in_round = lent != NULL;
-    if (lent) to_visit = lent->after;
+    if (lent) next[EMQ_PUMPED] = lent->after[EMQ_PUMPED];
     return lent;
 }
 
-const emq_queue *emq_queues_newest(void) { return first; }
+const emq_queue *emq_queues_newest(void) { return first[EMQ_KNOWN]; }
 size_t emq_queues_count(void) { return count; }
-size_t emq_queues_bytes(void) { return entry_bytes + room * sizeof(*buckets); }
+size_t emq_queues_bytes(void) { return bytes; }
+
+static int is_there(vm_ctx *ctx, const emq_queue *q, int key) {
+    vm_string *s = emq_set_name(q, key);
+    vm_key *handle = vm_OpenKey(ctx, s, VM_READ | VM_OPEN_UNSEEN);
+    int there = handle && vm_KeyType(handle) != VM_TYPE_EMPTY;
+    if (handle) vm_CloseKey(handle);
+    vm_FreeString(NULL, s);
+    return there;
+}
+
+/* Whether a queue has one of the keys that make it known. The context is in its database. */
+static int has_keys(vm_ctx *ctx, const emq_queue *q, int pumped_alone) {
+    for (int i = 0; i < NUM_KINDS; i++)
+        if ((!pumped_alone || kinds[i].pumped) && is_there(ctx, q, kinds[i].key)) return 1;
+    return 0;
+}
+
+void emq_queues_rest(vm_ctx *ctx, emq_queue *q) {
+    if (q->forgotten) return;
+    emq_queues_note_meta(q, is_there(ctx, q, EMQ_KEY_META));
+    if (has_keys(ctx, q, 1)) return;
+    set_pumped(q, 0);
+    if (!has_keys(ctx, q, 0)) emq_queues_forget(q);
+}
+
+/* ---- EMQ.QUEUES ---- */
+
+/* The user of a context, whose rights count; NULL where there is none, and the caller is unrestricted. To ask for it there
+ * would crash the server, so a call that needs a user is tried first: this one again, since a call that the user has no
+ * right to would be logged. */
+static vm_string *user_of(vm_ctx *ctx, vm_string **argv) {
+    errno = 0;
+    vm_reply *reply = vm_Call(ctx, emq_verbs[EMQ_VERB_QUEUES].name, "CDEss", argv[1], argv[2]);
+    int unrestricted = errno == ENOTSUP;
+    if (reply) vm_FreeCallReply(reply);
+    return unrestricted ? NULL : vm_GetCurrentUserName(ctx);
+}
+
+int emq_list_queues(vm_ctx *ctx, vm_string **argv) {
+    size_t after_len, digits;
+    const char *after = vm_StringPtrLen(argv[1], &after_len), *text = vm_StringPtrLen(argv[2], &digits);
+    long most = 0, n = 0;
+    for (size_t i = 0; i < digits; i++) most = most * 10 + (text[i] - '0');
+    vm_string *name = user_of(ctx, argv);
+    vm_user *user = name ? vm_GetModuleUserFromUserName(name) : NULL;
+    vm_dict_iterator *at = vm_DictIteratorStartC(dict_of(vm_GetSelectedDb(ctx)), after_len ? ">" : "^", (void *)after, after_len);
+    vm_ReplyWithArray(ctx, VM_POSTPONED_LEN);
+    for (emq_queue *q; n < most && vm_DictNextC(at, NULL, (void **)&q);) {
+        vm_string *base = emq_string(q->base, q->base_len);
+        if ((!name || (user && vm_ACLCheckKeyPermissions(user, base, EMQ_ACCESS_READ) == VM_OK)) && has_keys(ctx, q, 0)) {
+            vm_ReplyWithString(ctx, base);
+            n++;
+        }
+        vm_FreeString(NULL, base);
+    }
+    vm_ReplySetArrayLength(ctx, n);
+    vm_DictIteratorStop(at);
+    if (user) vm_FreeModuleUser(user);
+    if (name) vm_FreeString(NULL, name);
+    return VM_OK;
+}
 
 /* ---- How queues become known ---- */
 
-/* The length of the base in the name of a schedule or an active set; 0 for any other key. This runs for every key that
- * is created in the server. */
-static size_t base_of(const char *name, size_t n) {
+/* The length of the base in a key's name, and which of the kinds it is; 0 for any other key. This runs for every key that is
+ * created in the server. */
+static size_t base_of(const char *name, size_t n, int *kind) {
     enum { PREFIX = sizeof("emq:{") - 1 };
-    size_t base;
     if (n < PREFIX || memcmp(name, "emq:{", PREFIX)) return 0;
-    if (emq_ends_in(name, n, "}:active", 8))
-        base = n - 6;
-    else if (emq_ends_in(name, n, "}:schedule", 10))
-        base = n - 8;
-    else
-        return 0;
+    switch (name[n - 1]) { /* most keys are rows, whose ids end otherwise */
+    case 'g': case 'e': case 'd': case 'a': break;
+    default: return 0;
+    }
+    int i = 0;
+    while (i < NUM_KINDS && !emq_ends_in(name, n, kinds[i].end, kinds[i].len)) i++;
+    if (i == NUM_KINDS) return 0;
+    *kind = i;
+    size_t base = n - kinds[i].len + 2;
     /* What lies between is a queue's name: not empty, no brace and no NUL (commands/keys.go). */
     if (base < PREFIX + 3) return 0;
     const char *q = name + PREFIX;
@@ -151,25 +217,29 @@ static size_t base_of(const char *name, size_t n) {
 
 static int is_loading(vm_ctx *ctx) { return (vm_GetContextFlags(ctx) & (VM_CTX_LOADING | VM_CTX_ASYNC_LOADING)) != 0; }
 
-static size_t owed, owed_at_once; /* looks at other queues; see check() */
+static size_t checks_pending, checks_at_once; /* of other queues; see check() */
 
-static void meet(vm_ctx *ctx, vm_string *name) {
+void emq_queues_meet(vm_ctx *ctx, vm_string *name) {
+    int kind;
     size_t n, base, before = count;
     const char *p = vm_StringPtrLen(name, &n);
-    if (!(base = base_of(p, n)) || emq_is_child) return;
-    add(vm_GetSelectedDb(ctx), p, base);
+    if (emq_is_child || !(base = base_of(p, n, &kind))) return;
+    emq_queue *q = know(vm_GetSelectedDb(ctx), p, base);
+    if (kinds[kind].pumped) set_pumped(q, 1);
+    if (kinds[kind].key == EMQ_KEY_META) emq_queues_note_meta(q, 1);
+    if (kinds[kind].key == EMQ_KEY_PENDING) emq_wake(q->db, q->base, q->base_len);
     if (count == before) return;
-    owed += 2;
-    if (!is_loading(ctx)) owed_at_once += 2;
+    checks_pending += 2;
+    if (!is_loading(ctx)) checks_at_once += 2;
 }
 
 /* From 8.1 on a keyspace event runs with the client whose command it belongs to, moved to the database of the key; and
  * until 9.1.2 it was not moved back (valkey-io/valkey pull request 4024). So where a module listens to NEW or GENERIC, a
  * COPY or MOVE to another database leaves its client, its transaction and its place in the append-only file in the wrong
- * database. No client shall find its server like that. There we listen to the events of sorted sets, which are always of
- * the client's own database: they miss sets that RENAME, COPY, MOVE and RESTORE make, and a scan looks for those, after a
- * load and when one of the four was called (scan_is_due). It does so from 9.1.2 on as well, where COPY and MOVE to another
- * database still tell of the wrong one within a transaction.
+ * database. No client shall find its server like that. There we listen to the events of sorted sets and hashes, which are
+ * always of the client's own database: they miss keys that RENAME, COPY, MOVE and RESTORE make, and a scan looks for those,
+ * after a load and when one of the four was called (scan_is_due). It does so from 9.1.2 on as well, where COPY and MOVE to
+ * another database still tell of the wrong one within a transaction.
  * LOADED is safe: snapshots are read when no client's command runs, but for DEBUG RELOAD. */
 static int hears_new(void) {
     int server = vm_GetServerVersion();
@@ -178,23 +248,18 @@ static int hears_new(void) {
 
 static int on_key(vm_ctx *ctx, int class, const char *event, vm_string *name) {
     (void)class, (void)event;
-    meet(ctx, name);
-    if (emq_waiting_clients() && !emq_is_child) {
-        size_t n;
-        const char *p = vm_StringPtrLen(name, &n);
-        if (emq_ends_in(p, n, "}:pending", 9)) emq_wake(vm_GetSelectedDb(ctx), p, n - 7);
-    }
+    emq_queues_meet(ctx, name);
     return VM_OK;
 }
 
 static void drop(int db) {
-    for (emq_queue *q = first, *after; q; q = after) {
-        after = q->after;
+    for (emq_queue *q = first[EMQ_KNOWN], *after; q; q = after) {
+        after = q->after[EMQ_KNOWN];
         if (db < 0 || q->db == db) emq_queues_forget(q);
     }
 }
 
-/* At the start of a flush: a key that another module makes at its end is there afterwards. */
+/* Runs before the flush, so that keys which a module creates afterwards stay registered. */
 static void on_flush(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     (void)ctx, (void)event;
     if (sub == VM_FLUSHDB_START && !emq_is_child) drop(((vm_flush *)data)->db);
@@ -202,14 +267,16 @@ static void on_flush(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
 
 /* ---- The scan ---- */
 
-static vm_cursor *scan; /* NULL when there is none */
 static int scan_db;
 
 static void on_swap(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     (void)ctx, (void)event, (void)sub;
     if (emq_is_child) return;
     const vm_swap *swap = data;
-    for (emq_queue *q = first; q; q = q->after) {
+    vm_dict *one = dict_of(swap->first), *other = dict_of(swap->second);
+    by_base[swap->first] = other;
+    by_base[swap->second] = one;
+    for (emq_queue *q = first[EMQ_KNOWN]; q; q = q->after[EMQ_KNOWN]) {
         if (q->db == swap->first)
             q->db = swap->second;
         else if (q->db == swap->second)
@@ -227,7 +294,7 @@ static void on_swap(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
 static void on_scanned(vm_ctx *ctx, vm_string *name, vm_key *key, void *seen) {
     (void)key;
     ++*(int *)seen;
-    meet(ctx, name);
+    emq_queues_meet(ctx, name);
 }
 
 /* A store of a million keys takes some seconds, of which the server has nine tenths for others. Keys that come into
@@ -252,8 +319,6 @@ static void on_scan(vm_ctx *ctx, void *data) {
 
 /* A timer in OnLoad would be the end of a server that takes the module back (LOADEX with an unknown setting), so the scan
  * waits for the first turn of the event loop. */
-static int scan_wanted;
-
 void emq_queues_scan(void) { scan_wanted = 1; }
 
 static void start_scan(vm_ctx *ctx) {
@@ -269,7 +334,7 @@ enum { ASK_EVERY_MS = 1000 };
 
 static int misses_some;
 static int64_t asked_ms;
-static uint64_t calls; /* of what makes sets unheard; a digest of the server's own counts */
+static uint64_t calls; /* of what makes keys unheard; a digest of the server's own counts */
 
 static void on_loading(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     (void)ctx, (void)event, (void)data;
@@ -294,43 +359,33 @@ static int scan_is_due(vm_ctx *ctx) {
     return calls != was;
 }
 
-/* ---- Where no pump goes round ----
+/* ---- Queues that come and go ----
  *
- * The pump forgets what is gone. On a replica, or with the pump off, nobody would, and queues that come and go would be
- * kept for ever. So each queue that becomes known pays for a look at two others, before the event loop sleeps: what is gone
- * is never more than about what there was, and costs nothing while nothing comes. For what a load has brought it is paid
- * in rates. */
-enum { LOOKS_PER_TURN = 256 };
-
-static int is_there(vm_ctx *ctx, const emq_queue *q, int key) {
-    vm_string *s = emq_set_name(q, key);
-    vm_key *handle = vm_OpenKey(ctx, s, VM_READ | VM_OPEN_UNSEEN);
-    int there = handle && vm_KeyType(handle) != VM_TYPE_EMPTY;
-    if (handle) vm_CloseKey(handle);
-    vm_FreeString(NULL, s);
-    return there;
-}
+ * The pump forgets what is gone, of the queues that it visits. For the others, on a replica, and with the pump off, each
+ * queue that becomes known schedules two checks of others before the event loop sleeps: so what is known is never more than
+ * about what there was, and it costs nothing while nothing comes. The checks for what a load has brought are bounded per
+ * turn. */
+enum { CHECKS_PER_TURN = 256 };
 
 /* Not while a snapshot is loaded beside the data that are served (repl-diskless-load swapdb): its keys have had their
  * events and are not there yet. The servers that we know do not come here then. */
 static void check(vm_ctx *ctx) {
     if (is_loading(ctx)) return;
-    if (owed > count) owed = count;
-    size_t looks = LOOKS_PER_TURN + owed_at_once;
-    if (looks > owed) looks = owed;
-    owed -= looks;
-    owed_at_once = 0;
-    while (looks--) {
-        emq_queue *q = to_check ? to_check : first;
+    if (checks_pending > count) checks_pending = count;
+    size_t checks = CHECKS_PER_TURN + checks_at_once;
+    if (checks > checks_pending) checks = checks_pending;
+    checks_pending -= checks;
+    checks_at_once = 0;
+    while (checks--) {
+        emq_queue *q = next[EMQ_KNOWN] ? next[EMQ_KNOWN] : first[EMQ_KNOWN];
         if (!q) break;
-        to_check = q->after;
-        if (vm_SelectDb(ctx, q->db) == VM_OK && !is_there(ctx, q, EMQ_KEY_SCHEDULE) && !is_there(ctx, q, EMQ_KEY_ACTIVE))
-            emq_queues_forget(q);
+        next[EMQ_KNOWN] = q->after[EMQ_KNOWN];
+        if (vm_SelectDb(ctx, q->db) == VM_OK && !has_keys(ctx, q, 0)) emq_queues_forget(q);
     }
 }
 
 void emq_queues_turn(vm_ctx *ctx) {
-    if (owed) check(ctx);
+    if (checks_pending) check(ctx);
     if (misses_some && scan_is_due(ctx)) scan_wanted = 1;
     if (scan_wanted && !scan) start_scan(ctx);
 }
@@ -338,11 +393,12 @@ void emq_queues_turn(vm_ctx *ctx) {
 int emq_queues_subscribe(vm_ctx *ctx) {
     /* What the library held before it was taken back (see OnUnload) is void. */
     drop(-1);
-    owed = owed_at_once = 0;
+    checks_pending = checks_at_once = 0;
     scan_wanted = 0;
     emq_seed_hash();
     misses_some = vm_GetServerVersion() >= 0x080100;
-    int classes = VM_NOTIFY_LOADED | (hears_new() ? VM_NOTIFY_NEW : VM_NOTIFY_ZSET);
+    hears_all = hears_new();
+    int classes = VM_NOTIFY_LOADED | (hears_all ? VM_NOTIFY_NEW : VM_NOTIFY_ZSET | VM_NOTIFY_HASH);
     return vm_SubscribeToKeyspaceEvents(ctx, classes, on_key) == VM_OK &&
            vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_FLUSHDB, VM_EVENT_VERSION}, on_flush) == VM_OK &&
            vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_SWAPDB, VM_EVENT_VERSION}, on_swap) == VM_OK &&

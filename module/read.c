@@ -31,7 +31,10 @@ static void read_type(emq_frame *f, int key) { f->call.types[key] = type_of(emq_
 static void read_probes(emq_frame *f) {
     for (int i = 0; i < f->verb->num_probes; i++) {
         emq_probe probe = f->verb->probes[i];
-        if (f->call.types[probe.key] != EMQ_TYPE_HASH) continue;
+        if (f->call.types[probe.key] != EMQ_TYPE_HASH) {
+            i += probe.more;
+            continue;
+        }
         vm_HashGet(f->key[probe.key], VM_HASH_NONE, emq_field[probe.field], &f->probe[i], NULL);
         if (!f->probe[i]) continue;
         f->call.probes[i] = bytes_of(f->probe[i]);
@@ -100,8 +103,7 @@ static emq_job *next_slot(emq_frame *f, emq_item **item) {
     return job;
 }
 
-static void read_row(emq_frame *f, emq_job *job, emq_item *item) {
-    vm_key *row = emq_open(f, item, EMQ_KEY_ROW);
+static void read_row(emq_frame *f, emq_job *job, emq_item *item, vm_key *row) {
     job->type = type_of(row);
     if (job->type != EMQ_TYPE_HASH) return;
     /* One call for all values. The list ends in a NULL field. */
@@ -127,8 +129,15 @@ static void read_member(emq_frame *f, emq_job *job, const emq_item *item) {
 static void read_named(emq_frame *f) {
     emq_job *job = f->call.jobs.at;
     job->id = bytes_of(f->items[0].id);
-    read_row(f, job, f->items);
+    read_row(f, job, f->items, emq_open(f, f->items, EMQ_KEY_ROW));
     read_member(f, job, f->items);
+}
+
+/* Reads the type of a key that is not kept open. */
+static void read_type_unseen(emq_frame *f, vm_string *name, uint8_t *type) {
+    vm_key *key = vm_OpenKey(f->ctx, name, VM_READ | VM_OPEN_UNSEEN);
+    *type = type_of(key);
+    if (key) vm_CloseKey(key);
 }
 
 /* Reads the next job of the caller's list into a slot. 0 if there is none. */
@@ -143,7 +152,11 @@ static int read_listed(emq_frame *f) {
     job->id = f->call.args.at[f->verb->id_at + job->shift];
     item->row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, job->id);
     item->owns_row_name = 1;
-    read_row(f, job, item);
+    if (f->verb->creates) {
+        read_type_unseen(f, item->row_name, &job->type);
+        return 1;
+    }
+    read_row(f, job, item, emq_open(f, emq_row_item(f, i), EMQ_KEY_ROW));
     read_member(f, job, item);
     return 1;
 }
@@ -159,34 +172,10 @@ EMQ_COLD static int read_queue(emq_frame *f) {
     uint8_t *types[] = {&job->type, &job->active};
     for (int s = 0; s < 2; s++) {
         vm_string *name = emq_make_name(job->id.p, (size_t)job->id.n, sets[s], (emq_bytes){"", 0});
-        vm_key *key = vm_OpenKey(f->ctx, name, VM_READ | VM_OPEN_UNSEEN);
-        *types[s] = type_of(key);
-        vm_CloseKey(key);
+        read_type_unseen(f, name, types[s]);
         vm_FreeString(NULL, name);
     }
     return 1;
-}
-
-void emq_find_twins(emq_frame *f) {
-    enum { SLOTS = 2048 }; /* twice what a list may have */
-    _Static_assert(SLOTS >= 2 * EMQ_MAX_LIST, "the table stays sparse");
-    if (f->listed < 2 || f->listed > EMQ_MAX_LIST) return;
-    int16_t last[SLOTS] = {0}; /* the last job with an id, from 1 */
-    const emq_bytes *id = f->call.args.at + f->verb->id_at;
-    for (int32_t i = 0; i < f->listed; i++, id += f->verb->list_len) {
-        uint32_t slot = emq_hash(id->p, (size_t)id->n) % SLOTS;
-        for (; last[slot]; slot = (slot + 1) % SLOTS) {
-            const emq_bytes *other = f->call.args.at + f->verb->id_at + (last[slot] - 1) * f->verb->list_len;
-            if (other->n != id->n || memcmp(other->p, id->p, (size_t)id->n)) continue;
-            if (!f->twins) {
-                f->twins = vm_Alloc(sizeof(*f->twins) * (size_t)f->listed);
-                memset(f->twins, 0, sizeof(*f->twins) * (size_t)f->listed);
-            }
-            f->twins[i] = last[slot];
-            break;
-        }
-        last[slot] = (int16_t)(i + 1);
-    }
 }
 
 /* Starts the walk, where the pump's last one stopped. 0 if there is nothing more. */
@@ -210,7 +199,7 @@ static int start_walk(emq_frame *f, vm_key *set) {
 static int read_entry(emq_frame *f) {
     vm_key *set = f->key[f->verb->walk];
     if (f->call.types[f->verb->walk] != EMQ_TYPE_SORTED_SET) return 0;
-    int is_first = !f->call.step && !f->call.jobs.n;
+    int is_first = f->call.step == (f->walk ? f->walk->step : 0) && !f->call.jobs.n; /* in this queue */
     if (!(is_first ? start_walk(f, set) : vm_ZsetRangeNext(set))) return 0;
     emq_item *item;
     emq_job *job = next_slot(f, &item);
@@ -219,7 +208,7 @@ static int read_entry(emq_frame *f) {
     item->owns_id = item->owns_row_name = 1;
     job->id = bytes_of(item->id);
     item->row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, job->id);
-    read_row(f, job, item);
+    read_row(f, job, item, emq_open(f, item, EMQ_KEY_ROW));
     return 1;
 }
 
@@ -252,7 +241,7 @@ EMQ_COLD static int read_scanned(emq_frame *f) {
     item->owns_id = item->owns_row_name = 1;
     job->id = bytes_of(item->id);
     item->row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, job->id);
-    read_row(f, job, item);
+    read_row(f, job, item, emq_open(f, item, EMQ_KEY_ROW));
     read_members(f, job, item);
     return 1;
 }
@@ -268,20 +257,22 @@ void emq_read_more(emq_frame *f, int32_t want) {
         f->call.ended = 1;
         return;
     }
+    /* The end of a list is known without another look. */
+    if (f->listed) f->call.ended = f->call.first + f->call.jobs.n == f->listed;
 }
 
 /* Where the caller names or lists the job, the late part of the plan; else which sets hold it. */
 EMQ_COLD void emq_look(emq_frame *f) {
     emq_job *job = f->call.jobs.at;
-    emq_item *item = &f->items[f->call.first];
     if (f->verb->jobs >= EMQ_SOURCE_WALKED_JOBS) {
-        read_members(f, job, item);
+        read_members(f, job, &f->items[f->call.first]);
         return;
     }
+    vm_key *row = emq_open(f, emq_row_item(f, f->call.first), EMQ_KEY_ROW);
     const uint8_t *late = f->verb->late;
     for (int i = 0; i < EMQ_MAX_READ && late[i] != EMQ_NO_FIELD && job->type == EMQ_TYPE_HASH; i++) {
         int there = 0;
-        vm_HashGet(item->row, VM_HASH_EXISTS, emq_field[late[i]], &there, NULL);
+        vm_HashGet(row, VM_HASH_EXISTS, emq_field[late[i]], &there, NULL);
         if (there) job->present |= 1u << late[i];
     }
     if (f->verb->late_probes) {
@@ -293,20 +284,26 @@ EMQ_COLD void emq_look(emq_frame *f) {
 
 /* ---- The plan ---- */
 
-/* Where the names can't be those of one queue, or nothing may be written, nothing is read: Go refuses these before it
- * looks at the store. */
+/* Where the names can't be those of one queue, nothing may be written, or a list is too long, nothing is read: Go refuses
+ * these before it looks at the store. */
 void emq_read_plan(emq_frame *f) {
     const emq_verb *v = f->verb;
     const emq_bytes *numkeys = &f->call.args.at[1];
     if (v->numkeys && (numkeys->n != 1 || numkeys->p[0] != '0' + v->numkeys)) return;
-    if (f->call.replica || !emq_find_base(f)) return;
+    if (f->call.replica || (v->cut_at && !emq_find_base(f))) return;
+    if (v->jobs == EMQ_SOURCE_LISTED_JOBS && f->listed > EMQ_MAX_LIST) return;
     int named = v->jobs == EMQ_SOURCE_NAMED_JOB;
     if (named && !f->items[0].row_name) {
         f->items[0].row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, f->call.args.at[v->id_at]);
         f->items[0].owns_row_name = 1;
     }
     if (named) emq_open(f, f->items, EMQ_KEY_ROW); /* first, for it is the key that is most often made */
-    for (uint32_t keys = v->keys; keys; keys &= keys - 1) read_type(f, __builtin_ctz(keys));
+    uint32_t keys = v->keys;
+    if (v->gated && !emq_may_have_meta()) {
+        keys &= ~(1u << EMQ_KEY_META);
+        f->call.types[EMQ_KEY_META] = EMQ_TYPE_NONE;
+    }
+    for (; keys; keys &= keys - 1) read_type(f, __builtin_ctz(keys));
     read_identity(f);
     if (!v->late_probes) read_probes(f);
     if (v->gated && f->call.types[EMQ_KEY_META] == EMQ_TYPE_HASH && f->call.types[EMQ_KEY_ACTIVE] == EMQ_TYPE_SORTED_SET)

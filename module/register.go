@@ -89,11 +89,12 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	*verb = C.emq_verb{name: C.CString(c.Name), num_args: C.int(len(c.Args) + 1), list_len: C.int(len(c.List)), least: C.int(max(c.Arity(), -c.Arity())), jobs: C.uint8_t(c.Plan.Jobs),
 		walk: C.uint8_t(c.Plan.Walk), member: C.uint8_t(c.Plan.Member), count_at: C.int(c.At(commands.RoleCount))}
 	verb.due, verb.merged, verb.readonly = flag(c.Plan.Due), flag(c.Plan.Merged), flag(c.ReadOnly())
+	verb.creates = flag(c.Plan.Jobs == commands.ListedJobs && len(c.Plan.Values) == 0)
 	verb.gated, verb.payload_at = flag(c.Plan.Gated), C.int(c.At(commands.RolePayload))
 	verb.figures, verb.late_probes = flag(c.Plan.Figures), flag(c.Plan.LateProbes)
 	verb.num_probes = C.uint8_t(len(c.Plan.Probes))
 	for i, p := range c.Plan.Probes {
-		verb.probes[i] = C.emq_probe{key: C.uint8_t(p.Key), field: C.uint8_t(p.Field)}
+		verb.probes[i] = C.emq_probe{key: C.uint8_t(p.Key), field: C.uint8_t(p.Field), more: C.uint8_t(p.More)}
 	}
 	for i, name := range c.Fields {
 		verb.fields[i] = constString(name)

@@ -78,22 +78,31 @@ EMQ_COLD static void reply_cursor(emq_frame *f) {
     vm_FreeString(NULL, s);
 }
 
+int emq_findings_of_gates(const emq_frame *f) {
+    return f->out.broken_gates ? __builtin_popcount(f->out.broken_gates) : f->out.gates.what != 0;
+}
+
+static void reply_finding(emq_frame *f, emq_finding finding, vm_string *id) {
+    vm_ReplyWithArray(f->ctx, 5);
+    vm_ReplyWithString(f->ctx, emq_word[finding.what]);
+    vm_ReplyWithString(f->ctx, id);
+    vm_ReplyWithString(f->ctx, emq_word[finding.where]);
+    vm_ReplyWithString(f->ctx, emq_word[finding.remedy]);
+    vm_ReplyWithLongLong(f->ctx, finding.applied);
+}
+
+/* What was found of the gates comes first. */
 EMQ_COLD static void reply_findings(emq_frame *f) {
-    long n = 0;
+    long n = emq_findings_of_gates(f);
     vm_ReplyWithArray(f->ctx, 2);
     reply_cursor(f);
     for (int32_t i = 0; i < f->call.first; i++) n += f->out.marks.at[i].finding.what != 0;
     vm_ReplyWithArray(f->ctx, n);
-    for (int32_t i = 0; i < f->call.first; i++) {
-        emq_finding finding = f->out.marks.at[i].finding;
-        if (!finding.what) continue;
-        vm_ReplyWithArray(f->ctx, 5);
-        vm_ReplyWithString(f->ctx, emq_word[finding.what]);
-        vm_ReplyWithString(f->ctx, f->items[i].id);
-        vm_ReplyWithString(f->ctx, emq_word[finding.where]);
-        vm_ReplyWithString(f->ctx, emq_word[finding.remedy]);
-        vm_ReplyWithLongLong(f->ctx, finding.applied);
-    }
+    if (f->out.gates.what && !f->out.broken_gates) reply_finding(f, f->out.gates, emq_word[0]);
+    for (uint32_t gates = f->out.broken_gates; gates; gates &= gates - 1)
+        reply_finding(f, f->out.gates, emq_field[f->verb->probes[__builtin_ctz(gates)].field]);
+    for (int32_t i = 0; i < f->call.first; i++)
+        if (f->out.marks.at[i].finding.what) reply_finding(f, f->out.marks.at[i].finding, f->items[i].id);
 }
 
 void emq_send_reply(emq_frame *f) {

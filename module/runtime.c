@@ -1,4 +1,4 @@
-/* What was loaded, the clocks, and the care of Go's scheduler. */
+/* What was loaded, counters, clocks, and the care of Go's scheduler. */
 #include "emq.h"
 
 #include <string.h>
@@ -20,6 +20,10 @@ int emq_is_child;
 int emq_fields_expire;
 uint64_t emq_panics;
 char emq_panic_text[EMQ_MAX_PANIC];
+emq_count emq_counts[EMQ_NUM_VERBS];
+emq_count_names emq_counted[EMQ_NUM_VERBS];
+const char *emq_about[EMQ_NUM_ABOUT][2];
+uint64_t emq_identity_claims;
 
 vm_string *emq_string(const char *s, size_t n) { return vm_CreateString(NULL, s, n); }
 

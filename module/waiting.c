@@ -54,33 +54,70 @@ static int claim(vm_ctx *ctx, vm_ctx *to, vm_string **argv, vm_string *base, emq
     return outcome;
 }
 
-/* Tells a user that the rights which the call had when it began to wait are gone, as the server would. */
-static int rights_are_lost(vm_ctx *ctx, vm_ctx *to, const emq_waiter *w, vm_string **argv, int argc) {
+static int equal(const vm_string *a, const vm_string *b) {
+    size_t n, other_n;
+    const char *p = vm_StringPtrLen(a, &n), *other = vm_StringPtrLen(b, &other_n);
+    return n == other_n && !memcmp(p, other, n);
+}
+
+/* The server's own words. A user's name may have any length. */
+static void refuse_rights(vm_ctx *to, const vm_string *user, const vm_string *verb, int reason) {
+    if (reason == VM_ACL_LOG_KEY) {
+        vm_ReplyWithError(to, "NOPERM No permissions to access a key");
+        return;
+    }
+    static const char format[] = "NOPERM User %.*s has no permissions to run the '%.*s' command";
+    size_t user_len, verb_len;
+    const char *user_name = vm_StringPtrLen(user, &user_len), *verb_name = vm_StringPtrLen(verb, &verb_len);
+    size_t room = sizeof(format) + user_len + verb_len;
+    char *text = vm_Alloc(room);
+    snprintf(text, room, format, (int)user_len, user_name, (int)verb_len, verb_name);
+    vm_ReplyWithError(to, text);
+    vm_Free(text);
+}
+
+/* What has become of the rights that a client had when it began to wait. */
+enum { RIGHTS_KEPT, RIGHTS_LOST, USER_GONE };
+
+/* Refuses a client whose user may no longer run the call, as the server would. One whose user is deleted or logged out has
+ * another one now and is about to be closed. */
+static int look_at_rights(vm_ctx *ctx, vm_ctx *to, const emq_waiter *w, vm_string **argv, int argc) {
     vm_string *name = vm_GetClientUserNameById(ctx, w->client);
-    if (!name) return 0; /* a client without a user is unrestricted */
-    vm_user *user = vm_GetModuleUserFromUserName(name);
+    int same = name && w->user ? equal(name, w->user) : name == w->user;
+    if (name) vm_FreeString(NULL, name);
+    if (!same) return USER_GONE;
+    if (!w->user) return RIGHTS_KEPT;
+    vm_user *user = vm_GetModuleUserFromUserName(w->user);
+    if (!user) return USER_GONE;
     int reason = 0;
-    vm_string *object = argv[0];
-    if (!user || vm_ACLCheckCommandPermissions(user, argv, argc) != VM_OK) {
+    vm_string *verb = emq_string(emq_verbs[EMQ_VERB_BCLAIM].name, strlen(emq_verbs[EMQ_VERB_BCLAIM].name)), *object = verb;
+    if (vm_ACLCheckCommandPermissions(user, argv, argc) != VM_OK) {
+        int access = (int)emq_verbs[EMQ_VERB_BCLAIM].access[FIRST_BASE] & ~(EMQ_ACCESS_RO | EMQ_ACCESS_RW);
         reason = VM_ACL_LOG_COMMAND;
-        for (int i = FIRST_BASE; user && i < argc && reason == VM_ACL_LOG_COMMAND; i++) {
-            if (vm_ACLCheckKeyPermissions(user, argv[i], (int)emq_verbs[EMQ_VERB_BCLAIM].access[FIRST_BASE] & ~(EMQ_ACCESS_RO | EMQ_ACCESS_RW)) == VM_OK)
-                continue;
+        for (int i = FIRST_BASE; i < argc && reason == VM_ACL_LOG_COMMAND; i++) {
+            if (vm_ACLCheckKeyPermissions(user, argv[i], access) == VM_OK) continue;
             reason = VM_ACL_LOG_KEY;
             object = argv[i];
         }
     }
-    if (user) vm_FreeModuleUser(user);
+    vm_FreeModuleUser(user);
     if (reason) {
-        vm_ACLAddLogEntryByUserName(ctx, name, object, reason);
-        vm_ReplyWithError(to, reason == VM_ACL_LOG_KEY ? "NOPERM No permissions to access a key"
-                                                       : "NOPERM This user has no permissions to run the 'emq.bclaim' command");
+        vm_ACLAddLogEntryByUserName(ctx, w->user, object, reason);
+        refuse_rights(to, w->user, verb, reason);
     }
-    vm_FreeString(NULL, name);
-    return reason;
+    vm_FreeString(NULL, verb);
+    return reason ? RIGHTS_LOST : RIGHTS_KEPT;
 }
 
 static emq_count *counts(void) { return &emq_counts[EMQ_VERB_BCLAIM]; }
+
+/* Counts what a claim came to, and tells whether the client has its answer. */
+static int is_answer(int outcome) {
+    if (outcome == EMQ_GRANTED) counts()->results[EMQ_RESULT_CLAIMED]++;
+    if (outcome == EMQ_FOREIGN) counts()->results[EMQ_RESULT_FENCE]++;
+    if (outcome == EMQ_PANICKED) counts()->results[emq_text_result[EMQ_HOST_PANICKED]]++;
+    return outcome != EMQ_NOTHING;
+}
 
 /* The hand-over to a client that was woken. 1 if it is answered and waits no more. */
 static int hand_over(vm_ctx *ctx, vm_ctx *to, emq_waiter *w, vm_string **argv, int argc) {
@@ -89,7 +126,10 @@ static int hand_over(vm_ctx *ctx, vm_ctx *to, emq_waiter *w, vm_string **argv, i
         for (size_t i = 0; i < w->num_places; i++) wake_again(w->places[i].in);
         return 0;
     }
-    if (rights_are_lost(ctx, to, w, argv, argc)) return 1;
+    switch (look_at_rights(ctx, to, w, argv, argc)) {
+    case RIGHTS_LOST: return 1;
+    case USER_GONE: emq_leave_lines(w); return 0;
+    }
     emq_walk walk = {.at = {-INFINITY, 0}};
     for (size_t i = 0; i < w->num_places; i++) {
         emq_place *p = &w->places[i];
@@ -97,9 +137,7 @@ static int hand_over(vm_ctx *ctx, vm_ctx *to, emq_waiter *w, vm_string **argv, i
         vm_string *base = emq_string(p->in->base, p->in->base_len);
         int outcome = claim(ctx, to, argv, base, &walk);
         vm_FreeString(NULL, base);
-        if (outcome == EMQ_GRANTED) counts()->results[EMQ_RESULT_CLAIMED]++;
-        if (outcome == EMQ_FOREIGN) counts()->results[EMQ_RESULT_FENCE]++;
-        if (outcome != EMQ_NOTHING) return 1;
+        if (is_answer(outcome)) return 1;
         p->in->gated = walk.gated;
         p->in->opens = walk.opens;
         if (walk.opens && (!next_opening || walk.opens < next_opening)) next_opening = walk.opens;
@@ -142,6 +180,7 @@ static void free_waiter(vm_ctx *ctx, void *data) {
     (void)ctx;
     emq_waiter *w = data;
     vm_FreeString(NULL, w->name);
+    if (w->user) vm_FreeString(NULL, w->user);
     vm_Free(w);
 }
 
@@ -157,17 +196,21 @@ static int is_named_before(vm_string **argv, int i) {
     return 0;
 }
 
-/* `again` tells that there may be entries that were not looked at, or that a gate holds back. */
-static void begin_to_wait(vm_ctx *ctx, vm_string **argv, int argc, int again) {
+/* `again` tells that there may be entries that were not looked at, `gated` that a gate holds some back: until the first in
+ * line knows of which queues, it is woken by any of them. */
+static void begin_to_wait(vm_ctx *ctx, vm_string **argv, int argc, int again, int gated) {
     emq_waiter *w = vm_Alloc(sizeof(*w) + sizeof(w->places[0]) * (size_t)(argc - FIRST_BASE));
     char name[64] = "";
     int n = snprintf(name + 1, sizeof(name) - 1, "emq:waiting:%llu", (unsigned long long)++names_made);
     *w = (emq_waiter){.name = vm_CreateString(NULL, name, (size_t)n + 1), .client = vm_GetClientId(ctx)};
+    w->user = vm_GetClientUserNameById(ctx, w->client);
     int db = vm_GetSelectedDb(ctx);
     for (int i = FIRST_BASE; i < argc; i++) {
         if (is_named_before(argv, i)) continue;
         emq_enter_line(ctx, w, db, argv[i]);
-        if (again) wake_again(w->places[w->num_places - 1].in);
+        emq_line *l = w->places[w->num_places - 1].in;
+        if (again || gated) wake_again(l);
+        l->gated |= gated;
     }
     size_t digits;
     const char *text = vm_StringPtrLen(argv[TIMEOUT], &digits);
@@ -184,16 +227,14 @@ int emq_wait(vm_ctx *ctx, vm_string **argv, int argc) {
     int gated = 0;
     for (int i = FIRST_BASE; i < argc && walk.step < MOST_DROPPED; i++) {
         int outcome = claim(ctx, ctx, argv, argv[i], &walk);
+        if (is_answer(outcome)) return VM_OK;
         gated |= walk.gated;
-        if (outcome == EMQ_NOTHING) continue;
-        counts()->results[outcome == EMQ_GRANTED ? EMQ_RESULT_CLAIMED : EMQ_RESULT_FENCE]++;
-        return VM_OK;
     }
     if (vm_GetContextFlags(ctx) & (VM_CTX_MULTI | VM_CTX_SCRIPT | VM_CTX_DENY_BLOCKING)) {
         counts()->results[EMQ_RESULT_EMPTY]++;
         return vm_ReplyWithEmptyArray(ctx);
     }
-    begin_to_wait(ctx, argv, argc, gated || walk.step >= MOST_DROPPED);
+    begin_to_wait(ctx, argv, argc, walk.step >= MOST_DROPPED, gated);
     return VM_OK;
 }
 
@@ -210,8 +251,12 @@ static void on_timer(vm_ctx *ctx, void *data) {
     (void)data;
     armed = 0;
     if (emq_is_child || !emq_waiting_clients()) return;
-    int sweep = emq_coarse_ms() - swept_ms >= SWEEP_EVERY_MS && emq_may_write(ctx);
-    if (sweep) swept_ms = emq_coarse_ms();
+    int sweep = emq_coarse_ms() - swept_ms >= SWEEP_EVERY_MS;
+    if (sweep) {
+        swept_ms = emq_coarse_ms(); /* also if it may not: it is asked again at the next one, not at each turn */
+        sweep = emq_may_write(ctx);
+    }
+    if (vm_AvoidReplicaTraffic()) return;
     int64_t now = vm_Milliseconds();
     some_again = 0;
     next_opening = 0;
@@ -245,6 +290,7 @@ void emq_waiting_turn(vm_ctx *ctx) {
     if (!emq_waiting_clients()) return;
     /* The server's timers go by the wall clock: set back, it would stop this one for as long. */
     if (armed && emq_steady_us() / 1000 > due_ms + LATE_MS) emq_waiting_stop(ctx);
-    if (emq_coarse_ms() - swept_ms >= SWEEP_EVERY_MS || (some_again && !vm_AvoidReplicaTraffic())) arm(ctx, 1);
-    if (next_opening) arm(ctx, next_opening - vm_Milliseconds());
+    int paused = vm_AvoidReplicaTraffic();
+    if (emq_coarse_ms() - swept_ms >= SWEEP_EVERY_MS || (some_again && !paused)) arm(ctx, 1);
+    if (next_opening && !paused) arm(ctx, next_opening - vm_Milliseconds());
 }

@@ -2,8 +2,10 @@
 //
 // Each .lua file is the twin of one native verb: the same KEYS, ARGV and replies, with the SHA in the verb's place. Those
 // of enqueue, claim, complete and fail are of wire 4: they know neither lease_epoch nor failures, and none of the edges
-// that the native verbs refuse. Those of schedule, extend, promote and reap are for a store of wire 6; extend and reap
-// take the server's run_id as one more, last argument. None looks at the identity: the connector did.
+// that the native verbs refuse. Those of schedule, extend, promote, reap, release, requeue and remove, and those for many
+// jobs, are for a store of wire 6; extend, reap, mclaim and mextend take the server's run_id as one more, last argument. A verb without a count of
+// keys has its base for the only key. None looks at the identity: the connector did. None looks at the gates: what claims by
+// scripts takes what a pause or a limit holds back from the native claims.
 package scripts
 
 import (

@@ -42,6 +42,9 @@ func TestPanic(t *testing.T) {
 		"reap":     good.Reap(1, 10),
 		"stats":    good.Stats(),
 		"audit":    good.Fix("0", 10),
+		"release":  good.Release(panicID, "1", 0),
+		"requeue":  good.Requeue("dead", "JOBz", panicID),
+		"remove":   good.Remove("any", "JOBz", panicID),
 	} {
 		t.Run(verb, func(t *testing.T) {
 			st := s.fresh(t)

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -35,9 +36,39 @@ var creators = map[string]creator{
 	"schedule at": {func(id, payload string) []string { return good.ScheduleAt(id, payload, 1) }, good.Schedule()},
 }
 
-// allOn are those and the verbs on a whole queue.
+// batchesOn are the verbs for many jobs on such a queue. They declare its base.
+func batchesOn(q queue) map[string][]string {
+	return map[string][]string{
+		"menqueue":  q.Menqueue("JOB2", "x", "JOB3", "y"),
+		"mschedule": q.Mschedule("in", "JOB2", "1000", "x", "JOB3", "2000", "y"),
+		"mclaim":    q.Mclaim(1000, 10),
+		"mcomplete": q.Mcomplete("JOB0", "1", "JOB1", "1"),
+		"mextend":   q.Mextend(1000, "JOB0", "1", "JOB1", "1"),
+		"mfail":     q.Mfail(1, "JOB0", "1", "0", "why", "JOB1", "1", "0", "why"),
+	}
+}
+
+// operatorsOn are the verbs that give back, those of operators, and those of the gates, on such a queue.
+func operatorsOn(q queue) map[string][]string {
+	return map[string][]string{
+		"release": q.Release("JOB1", "1", 0),
+		"requeue": q.Requeue("dead", "JOB1", "JOB2"),
+		"remove":  q.Remove("any", "JOB1", "JOB2"),
+		"pause":   q.Pause(1000),
+		"resume":  q.Resume(),
+		"limit":   q.Limit(3, 100, 1000),
+	}
+}
+
+func merge(a, b map[string][]string) map[string][]string {
+	both := maps.Clone(a)
+	maps.Copy(both, b)
+	return both
+}
+
+// allOn are all verbs on such a queue.
 func allOn(q queue) map[string][]string {
-	verbs := verbsOn(q)
+	verbs := merge(merge(verbsOn(q), batchesOn(q)), operatorsOn(q))
 	verbs["stats"], verbs["audit"], verbs["fix"] = q.Stats(), q.Audit("0", 10), q.Fix("active:0", 10)
 	return verbs
 }

@@ -230,21 +230,21 @@ func TestInfoCountsThePump(t *testing.T) {
 	o := withModule("--emq.pump-interval-ms", "3600000", "--emq.pump-budget-us", "100")
 	o.Still = false
 	st := start(t, o).fresh(t)
-	waitFor(t, "the first beat", func() bool { return st.Info("emq_pump_beats") == "1" })
+	waitFor(t, "the first beat", func() bool { return st.Info("emq_pump_ticks") == "1" })
 	// beat has the pump come at once, for a setting that changes, and waits until what it is to do is done.
 	beat := func(setting, done, n string) {
 		t.Helper()
 		st.Must("CONFIG SET emq." + setting)
 		waitFor(t, done, func() bool { return st.Info("emq_pump_"+done) == n })
 	}
-	require.Equal(t, map[string]int{"emq_pump_stood_down": 9}, st.counted("emq_pump", func() {
+	require.Equal(t, map[string]int{"emq_pump_skipped": 9}, st.counted("emq_pump", func() {
 		st.Must("CONFIG SET min-replicas-to-write 1")
 		for i := range 9 {
-			beat(fmt.Sprintf("max-stalled %d", 10+i), "stood_down", strconv.Itoa(i+1))
+			beat(fmt.Sprintf("max-stalled %d", 10+i), "skipped", strconv.Itoa(i+1))
 		}
 		st.Must("CONFIG SET min-replicas-to-write 0")
 	}))
-	beat("max-stalled 8", "beats", "2")
+	beat("max-stalled 8", "ticks", "2")
 
 	// put makes jobs, or where there are no fields, entries alone.
 	put := func(n int, id, state, score string, fields ...string) {
@@ -264,11 +264,11 @@ func TestInfoCountsThePump(t *testing.T) {
 		put(300, "JOB", "scheduled", strconv.FormatInt(st.Now()-1_000_000, 10), "payload", "x")
 		got := st.counted("emq_pump", func() { beat("max-stalled 7", "jobs_promoted", "300") })
 		assert.Equal(t, 300, got["emq_pump_jobs_promoted"])
-		assert.Equal(t, 1, got["emq_pump_beats"])
+		assert.Equal(t, 1, got["emq_pump_ticks"])
 		assert.Greater(t, got["emq_pump_slices"], 1, "the time that one may take is short")
 		assert.Greater(t, got["emq_pump_time_us"], 300)
 		assert.Zero(t, got["emq_pump_lag_ms"], "it is that of a beat that is over")
-		got = st.counted("emq_pump", func() { beat("pump-budget-us 1000000", "beats", "4") })
+		got = st.counted("emq_pump", func() { beat("pump-budget-us 1000000", "ticks", "4") })
 		assert.GreaterOrEqual(t, got["emq_pump_lag_ms"], 1_000_000)
 
 		put(30, "JOBreturned", "active", "1", "lease_epoch", "another")
@@ -281,7 +281,7 @@ func TestInfoCountsThePump(t *testing.T) {
 		for name, n := range map[string]int{"leases_returned": 30, "leases_stalled": 40, "jobs_buried": 50, "entries_dropped": 60, "entries_left": 70} {
 			assert.Equal(t, n, got["emq_pump_"+name], name)
 		}
-		assert.Zero(t, got["emq_pump_jobs_promoted"]+got["emq_pump_stood_down"])
+		assert.Zero(t, got["emq_pump_jobs_promoted"]+got["emq_pump_skipped"])
 		assert.Equal(t, "1", st.Info("emq_queues_known"))
 		assert.NotContains(t, []string{"0", "1"}, st.Info("emq_queues_bytes"))
 	}))

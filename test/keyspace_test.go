@@ -53,8 +53,21 @@ func (k tokens) observe(t *testing.T) func([]string, string) {
 			key, token := args[4]+job[0].(string), job[2].(int64)
 			require.Greater(t, token, k[key], "the token of %s", escape(key))
 			k[key] = token
+		case verb == "EMQ.MCLAIM" && reply[0] == '*':
+			for _, job := range value(reply).([]any) {
+				job := job.([]any)
+				key, token := args[1]+"job:"+job[0].(string), job[2].(int64)
+				require.Greater(t, token, k[key], "the token of %s", escape(key))
+				k[key] = token
+			}
 		case verb == "EMQ.COMPLETE" && reply == integer(1):
 			delete(k, args[3])
+		case verb == "EMQ.MCOMPLETE" && reply[0] == '*':
+			for i, status := range value(reply).([]any) {
+				if status == int64(1) {
+					delete(k, args[1]+"job:"+args[2+2*i])
+				}
+			}
 		case verb == "DEL" || verb == "UNLINK":
 			for _, key := range args[1:] {
 				delete(k, key)
@@ -116,7 +129,7 @@ func TestKeyspaceCheckFindsDamage(t *testing.T) {
 		go func() { // a failed requirement ends the goroutine that it is in
 			defer close(done)
 			listen(good.Claim(1), claimed("JOB1", "x", 2))
-			listen(good.Claim(1), claimed("JOB1", "x", 2))
+			listen(good.Mclaim(1, 1), array(claimed("JOB1", "x", 2)))
 		}()
 		<-done
 		require.True(t, recorder.Failed())

@@ -30,11 +30,31 @@ func (m *mixer) id() string {
 	return fmt.Sprintf("JOB%05d", m.rand.IntN(1+m.ids/2))
 }
 
+// jobs are the words of a list of a few jobs.
+func (m *mixer) jobs(job func() []string) (words []string) {
+	for range 1 + m.rand.IntN(8) {
+		words = append(words, job()...)
+	}
+	return words
+}
+
 // next returns one request. A token is guessed: many fit, because few jobs are claimed often.
 func (m *mixer) next() []string {
 	q, id := m.queues[m.rand.IntN(len(m.queues))], m.id()
 	token := strconv.Itoa(1 + m.rand.IntN(3)/2)
-	switch m.rand.IntN(26) {
+	switch m.rand.IntN(32) {
+	case 26:
+		return q.Menqueue(m.jobs(func() []string { return []string{m.id(), "payload"} })...)
+	case 27:
+		return q.Mclaim(m.while(), int64(1+m.rand.IntN(8)))
+	case 28:
+		return q.Mcomplete(m.jobs(func() []string { return []string{m.id(), token} })...)
+	case 29:
+		return q.Mfail(int64(1+m.rand.IntN(3)), m.jobs(func() []string { return []string{m.id(), token, "5", "reason"} })...)
+	case 30:
+		return q.Mextend(m.while(), m.jobs(func() []string { return []string{m.id(), token} })...)
+	case 31:
+		return q.Mschedule("in", m.jobs(func() []string { return []string{m.id(), "5", "payload"} })...)
 	case 0, 1, 2, 3, 4, 5:
 		return q.Enqueue(id, "payload of "+id)
 	case 6, 7, 8, 9, 10:

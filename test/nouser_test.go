@@ -31,6 +31,8 @@ func userless() [][]string {
 		good.Extend("JOB0", "1", 1000), good.Promote(10), good.Reap(1, 10),
 		good.ScheduleAt("JOB0", "x", 1), good.ScheduleIn("JOB0", "x", 1), good.Promote(10), good.ScheduleIn("JOB4", "x", maxTime),
 		good.Claim(30000), good.Extend("JOB0", "7", 1000), good.Extend("JOB0", "1", maxTime), good.Reap(1, 10), good.Reap(1, 0),
+
+		wire.Queues("", 10), wire.Queues("", 0),
 	}
 }
 
@@ -180,6 +182,7 @@ func TestVerbsFromAnotherModulesTimer(t *testing.T) {
 		require.Contains(t, later(st, good.Stats()), "scheduled\r\n:1\r\n")
 		require.Equal(t, array(bulk("active:0"), empty), later(st, good.Fix("0", 10)))
 		require.Equal(t, gone, later(st, good.Fail("JOB2", "1", 1000, 9, "why")))
+		require.Equal(t, array(bulk(good.Base())), later(st, wire.Queues("", 10)), "who has no user may read all")
 	})
 	t.Run("replies of the added verbs", func(t *testing.T) {
 		st := s.bare(t)

@@ -35,6 +35,18 @@ var numbers = []struct {
 	{"promote", "limit", good.Promote(1), 5, 1, 10_000, "scheduled"},
 	{"reap", "max_stalled", good.Reap(0, 1), 6, 0, maxInt31, "active"},
 	{"reap", "limit", good.Reap(0, 1), 7, 1, 10_000, "active"},
+	{"mschedule in", "ms", good.Mschedule("in", "JOB1", "0", "x"), 4, 0, maxTime, ""},
+	{"mschedule at", "ms", good.Mschedule("at", "JOB2", "5", "x", "JOB1", "0", "x"), 7, 0, maxTime, ""},
+	{"release", "delay_ms", good.Release("JOB1", "1", 0), 4, 0, maxTime, "active"},
+	{"pause", "ms", good.Pause(0), 2, 0, maxTime, ""},
+	{"limit", "concurrency", good.Limit(0, 5, 1000), 2, 0, maxInt31, ""},
+	{"limit", "max", good.Limit(5, 5, 1000), 3, 0, maxInt31, ""},
+	{"limit", "duration_ms", good.Limit(5, 5, 1000), 4, 0, maxTime, ""},
+	{"mclaim", "lease_ms", good.Mclaim(1, 1), 2, 1, maxTime, "pending"},
+	{"mclaim", "count", good.Mclaim(1, 1), 3, 1, 1000, "pending"},
+	{"mextend", "lease_ms", good.Mextend(1, "JOB1", "1"), 2, 1, maxTime, "active"},
+	{"mfail", "max", good.Mfail(1, "JOB1", "1", "0", "why"), 2, 1, maxInt31, "active"},
+	{"mfail", "delay_ms", good.Mfail(1, "JOB2", "1", "0", "why", "JOB1", "1", "0", "why", "JOB3", "1", "0", "why"), 9, 0, maxTime, "active"},
 }
 
 func TestNumbers(t *testing.T) {
@@ -61,9 +73,14 @@ func TestNumbers(t *testing.T) {
 				if n.state == "active" || n.state == "scheduled" {
 					st.lapse(good, "JOB1")
 				}
+				if (n.name == "max" && n.verb == "limit" || n.name == "duration_ms") && bound == 0 {
+					st.refused("ERR max and duration_ms must both be 0 or both be more\r\n", with(n.args, n.at, "0")...)
+					return
+				}
 				reply := st.Do(with(n.args, n.at, strconv.FormatInt(bound, 10))...)
 				require.Contains(t, []string{
-					claimed("JOB1", "x", 2), bulk("dead"), bulk("scheduled"), integer(1), reaped([]string{"JOB1"}, nil),
+					claimed("JOB1", "x", 2), bulk("dead"), bulk("scheduled"), bulk("pending"), "+OK\r\n", integer(1), reaped([]string{"JOB1"}, nil),
+					status(1), status(1, 1), status(2), status(0, 2, 0), array(claimed("JOB1", "x", 2)),
 				}, reply)
 			})
 		}
@@ -112,6 +129,9 @@ func TestTokensAreNoNumbers(t *testing.T) {
 			st.refused("EMQSTALE complete token mismatch\r\n", good.Complete("JOB1", text)...)
 			st.refused("EMQSTALE retry token mismatch\r\n", good.Fail("JOB1", text, 0, 1, "why")...)
 			st.refused("EMQSTALE extend token mismatch\r\n", good.Extend("JOB1", text, 1000)...)
+			st.quiet(status(-1, -1), good.Mcomplete("JOB1", text, "JOB1", text)...)
+			st.quiet(status(-1), good.Mextend(1000, "JOB1", text)...)
+			st.quiet(status(-1), good.Mfail(1, "JOB1", text, "0", "why")...)
 		})
 	}
 }

@@ -116,10 +116,11 @@ func (st *fixture) effects(want string, args ...string) observed {
 	return o
 }
 
-// family are the identity and all keys of the queue that a command's first key belongs to, with every key it names.
+// family are the identity and all keys of the queue that a command's first key belongs to, with every key it names, and
+// the rows of the first jobs that a verb for many lists.
 func family(args []string) []string {
 	keys := []string{identity}
-	for _, a := range args {
+	for i, a := range args {
 		q, _, ok := wire.Split(a)
 		if !ok {
 			continue
@@ -127,7 +128,14 @@ func family(args []string) []string {
 		if a != q.Base() && a != q.RowPrefix() {
 			keys = append(keys, a)
 		}
-		keys = append(keys, q.Pending(), q.Active(), q.Schedule(), q.Dead(), q.Completed(), q.Failed())
+		if a == q.Base() {
+			for _, id := range args[i+1 : min(i+200, len(args))] {
+				if strings.HasPrefix(id, "JOB") {
+					keys = append(keys, q.Row(id))
+				}
+			}
+		}
+		keys = append(keys, q.Pending(), q.Active(), q.Schedule(), q.Dead(), q.Completed(), q.Failed(), q.Meta())
 	}
 	return union(keys, nil)
 }

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -93,6 +94,61 @@ var orders = []verbOrder{
 	{"reap", good.Reap(1, 10), []violation{
 		arity, numkeys("2"), layout(4, "emq:{r}:dead"), number(6), onReplica, foreign, wrongType("emq:{q}:pending"),
 	}},
+}
+
+// notPairs takes the last word away from the last job of a list.
+func notPairs(request []string) violation {
+	return violation{check: "arity", want: "ERR wrong number of arguments", request: func(args []string) []string { return args[:len(request)-1] }}
+}
+
+// inList gives a job in the middle of a list another word, of what is checked.
+func inList(check, want string, at int, text string) violation {
+	return violation{check: check, want: want, request: word(at, text)}
+}
+
+// tooMany makes the list longer than it may be; the list begins with the word `from`, and a job has n.
+func tooMany(from, n int) violation {
+	return violation{check: "length", want: "ERR id must be given 1 to 1000 times, got ", request: func(args []string) []string {
+		args = slices.Clone(args)
+		for len(args) < from+1001*n {
+			args = append(args, args[from:from+n]...)
+		}
+		return args
+	}}
+}
+
+// The verbs for many jobs declare the base as well. What is wrong with any job is found before what follows, and nothing is
+// done for the others.
+func init() {
+	base, kind := layout(1, "emq:{q}"), "EMQKIND job id must be JOB-namespaced\r\n"
+	enqueue, schedule := good.Menqueue("JOB2", "x", "JOB3", "y", "JOB4", "z"), good.Mschedule("in", "JOB2", "1", "x", "JOB3", "2", "y", "JOB4", "3", "z")
+	complete, extend := good.Mcomplete("JOB0", "7", "JOB1", "1", "JOB2", "3"), good.Mextend(1000, "JOB0", "7", "JOB1", "1", "JOB2", "3")
+	fail := good.Mfail(3, "JOB0", "7", "0", "why", "JOB1", "1", "0", "why", "JOB2", "3", "0", "why")
+	orders = append(orders,
+		verbOrder{"menqueue", enqueue, []violation{
+			notPairs(enqueue), inList("kind", kind, 4, "XYZ"), base, tooMany(2, 2), onReplica, foreign, wrongType("emq:{q}:pending"),
+		}},
+		verbOrder{"mschedule", schedule, []violation{
+			notPairs(schedule), inList("kind", kind, 6, "XYZ"), base, tooMany(3, 3), {check: "keyword", want: "ERR mode ", request: word(2, "IN")},
+			inList("numbers", "ERR ms ", 7, "05"), onReplica, foreign, wrongType("emq:{q}:schedule"),
+		}},
+		verbOrder{"mclaim", good.Mclaim(1000, 10), []violation{
+			arity, base, {check: "lease", want: "ERR lease_ms ", request: word(2, "0")}, {check: "count", want: "ERR count ", request: word(3, "1001")},
+			onReplica, foreign, wrongType("emq:{q}:pending"),
+		}},
+		verbOrder{"mcomplete", complete, []violation{
+			notPairs(complete), inList("kind", kind, 6, "XYZ"), base, tooMany(2, 2), onReplica, foreign, wrongType("emq:{q}:pending"),
+		}},
+		verbOrder{"mextend", extend, []violation{
+			notPairs(extend), inList("kind", kind, 5, "XYZ"), base, tooMany(3, 2), number(2), onReplica, foreign,
+			{check: "types", want: wrongTypeText, given: []string{"DEL emq:{q}:active", "SET emq:{q}:active x"},
+				broken: []string{"emq:{q}:active: is a string", "emq:{q}:job:JOB1: state active, in []"}},
+		}},
+		verbOrder{"mfail", fail, []violation{
+			notPairs(fail), inList("kind", kind, 7, "XYZ"), base, tooMany(3, 4), number(2), inList("delay", "ERR delay_ms ", 9, "-1"), onReplica, foreign,
+			wrongType("emq:{q}:dead"),
+		}},
+	)
 }
 
 // The verbs on a whole queue have no count, and STATS runs on replicas.

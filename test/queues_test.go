@@ -69,7 +69,8 @@ func (st *fixture) soonKnows(want ...string) {
 // far is a score that no pump would reach.
 const far = "9000000000000"
 
-// A queue becomes known when one of its two sets comes into being, whoever makes it and wherever.
+// A queue becomes known when one of its five keys comes into being, whoever makes it and wherever; the pump visits it if it
+// was the schedule, the active or the meta.
 func TestQueuesBecomeKnown(t *testing.T) {
 	st := knowing(t)
 	st.Must("ZADD x " + far + " JOB1")
@@ -77,8 +78,20 @@ func TestQueuesBecomeKnown(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		lines []string
-		known string
+		known string // with a ! before it if the pump has nothing to do for it
 	}{
+		{"a pending", []string{"ZADD emq:{q}:pending 0 JOB1"}, "!0 emq:{q}:"},
+		{"a dead", []string{"ZADD emq:{q}:dead 0 JOB1"}, "!0 emq:{q}:"},
+		{"a meta", []string{"HSET emq:{q}:meta paused 1"}, "0 emq:{q}:"},
+		{"a pending and a dead", []string{"ZADD emq:{q}:pending 0 JOB1", "ZADD emq:{q}:dead 0 JOB2"}, "!0 emq:{q}:"},
+		{"a pending, then a schedule", []string{"ZADD emq:{q}:pending 0 JOB1", "ZADD emq:{q}:schedule " + far + " JOB2"}, "0 emq:{q}:"},
+		{"a dead, then a meta", []string{"ZADD emq:{q}:dead 0 JOB1", "HSET emq:{q}:meta concurrency 1"}, "0 emq:{q}:"},
+		{"an enqueue", []string{"EMQ.ENQUEUE 2 emq:{q}:job:JOB1 emq:{q}:pending JOB1 x"}, "!0 emq:{q}:"},
+		{"a pause", []string{"EMQ.PAUSE emq:{q}: 0"}, "0 emq:{q}:"},
+		{"a limit", []string{"EMQ.LIMIT emq:{q}: 1 0 0"}, "0 emq:{q}:"},
+		{"a pause in a transaction", []string{"MULTI", "EMQ.PAUSE emq:{q}: 0", "EXEC"}, "0 emq:{q}:"},
+		{"COPY of a meta", []string{"HSET y paused 1", "COPY y emq:{q}:meta"}, "0 emq:{q}:"},
+		{"RENAME to a dead", []string{"ZADD y 0 JOB1", "RENAME y emq:{q}:dead"}, "!0 emq:{q}:"},
 		{"an active set", []string{"ZADD emq:{q}:active " + far + " JOB1"}, "0 emq:{q}:"},
 		{"a schedule", []string{"ZADD emq:{q}:schedule " + far + " JOB1"}, "0 emq:{q}:"},
 		{"another database", []string{"SELECT 7", "ZADD emq:{q}:active " + far + " JOB1", "SELECT 0"}, "7 emq:{q}:"},
@@ -105,20 +118,25 @@ func TestQueuesBecomeKnown(t *testing.T) {
 			st.Must("FLUSHALL")
 			st.knows()
 			st.Must("SET {emq}:version echomq:6.0.0")
+			known, idle := strings.CutPrefix(tt.known, "!")
 			run := func() {
 				t.Helper()
 				for _, line := range tt.lines {
 					require.NotEqual(t, byte('-'), st.Run(line)[0], line)
 				}
 				if st.hearsAll() || !slices.ContainsFunc(unheard, func(verb string) bool { return strings.HasPrefix(tt.name, verb) }) {
-					st.knows(tt.known)
+					st.knows(known)
 				} else {
-					st.soonKnows(tt.known)
+					st.soonKnows(known)
 				}
 			}
 			run()
+			if idle {
+				require.Equal(t, nothing, st.Do("EMQ.DEBUG", "NEXT"))
+				return
+			}
 			// It is known again when it was forgotten and comes again.
-			require.Equal(t, tt.known, at(value(st.Do("EMQ.DEBUG", "NEXT"))))
+			require.Equal(t, known, at(value(st.Do("EMQ.DEBUG", "NEXT"))))
 			require.Equal(t, integer(1), st.Do("EMQ.DEBUG", "FORGET"))
 			require.Equal(t, integer(1), st.Do("EMQ.DEBUG", "FORGET"), "twice is once")
 			require.Equal(t, nothing, st.Do("EMQ.DEBUG", "NEXT"))
@@ -139,9 +157,11 @@ func TestQueuesBecomeKnown(t *testing.T) {
 		st.t = t
 		st.Must("FLUSHALL")
 		for _, key := range []string{
-			"", "e", "emq:{", "emq:{}:active", "emq:{q}:pending", "emq:{q}:dead", "emq:{q}:job:JOB1", "emq:{q}:activ", "emq:{q}:active ",
+			"", "e", "g", "emq:{", "emq:{}:active", "emq:{}:pending", "emq:{q}:job:JOB1", "emq:{q}:activ", "emq:{q}:active ",
 			"xemq:{q}:active", "emq:{q:active", "emq:q}:active", "emq:{q}active", "emq:{a}:b}:active", "emq:{{q}:active", "emq:{a{b}:schedule",
 			"emq:{a\x00b}:active", "emq:{\x00}:schedule", "}:active", "}:schedule", "emq:}:active", "emq:{}:schedule", "EMQ:{q}:active",
+			"emq:{q}:xpending", "emq:{q}:pendin", "emq:{q}:deadd", "emq:{q}:metaa", "emq:{q}:metrics:failed", "emq:{q}:}:meta", "}:meta", "emq:}:dead",
+			"emq:{q}meta", "emq:{a}:b}:dead", "emq:{a\x00b}:pending", "emq:{q}:lane:pending",
 		} {
 			require.Equal(t, integer(1), st.Do("ZADD", key, far, "JOB1"), "%q", key)
 		}
@@ -166,6 +186,8 @@ func TestClientsStayInTheirDatabase(t *testing.T) {
 		st.Must("SELECT 2", "ZADD "+key+" "+far+" JOB1", "COPY "+key+" "+key+" DB 9", "MOVE "+key+" 4")
 		in("2")
 	}
+	st.Must("SELECT 2", "HSET emq:{q}:meta paused 1", "COPY emq:{q}:meta emq:{q}:meta DB 9", "MOVE emq:{q}:meta 4")
+	in("2")
 	st.Must("ZADD x " + far + " JOB1")
 	st.Must("MULTI", "COPY x z DB 9", "MOVE x 5", "SET in-transaction 1", "EXEC")
 	in("2")
@@ -488,29 +510,19 @@ func TestQueuesInRounds(t *testing.T) {
 	}
 }
 
-// Memory and time go back with the queues; and where nobody goes round, what is gone does not pile up.
+// Memory and time go back with the queues; and where nobody goes round, what is gone does not pile up, by whichever key the
+// queues were known.
 func TestQueuesAreForgotten(t *testing.T) {
 	const n = 10_000
 	st := knowing(t)
-	fill := func(round int) {
-		var add, del [][]string
-		for i := range n {
-			q := queue(fmt.Sprintf("round %d, queue %d", round, i))
-			add = append(add, []string{"ZADD", q.Active(), far, "JOB1"})
-			del = append(del, []string{"DEL", q.Active()})
-		}
-		st.Pipeline(add)
-		count, _, _ := st.known()
-		require.GreaterOrEqual(t, count, int64(n))
-		st.Pipeline(del)
+	st.comeAndGo(n, 5, func() {})
+	// The memory shrinks with what is in it, not only when the last goes.
+	st.Must("FLUSHALL")
+	var add [][]string
+	for i := range n {
+		add = append(add, []string{"ZADD", queue(fmt.Sprintf("last, queue %d", i)).Active(), far, "JOB1"})
 	}
-	for round := range 10 {
-		fill(round)
-		count, bytes, _ := st.known()
-		require.LessOrEqual(t, count, int64(2*n))
-		require.Less(t, bytes, int64(2*n*200))
-	}
-	// The table shrinks with what is in it, not only when the last goes.
+	st.Pipeline(add)
 	left, _, _ := st.known()
 	for ; st.Do("EMQ.DEBUG", "NEXT") != nothing; left-- {
 		if left == 1 {
@@ -523,4 +535,48 @@ func TestQueuesAreForgotten(t *testing.T) {
 	count, bytes, _ := st.known()
 	require.Zero(t, count)
 	require.Zero(t, bytes)
+}
+
+// The same on a replica, where the pump does nothing, and with the pump on.
+func TestQueuesAreForgottenElsewhere(t *testing.T) {
+	const n = 5000
+	t.Run("a replica", func(t *testing.T) {
+		st := start(t, withoutModule()).attachPlain(t)
+		r := knowing(t, store.Following(st.s.Addr())...)
+		waitFor(t, "the replica's link", func() bool { return r.Info("master_link_status") == "up" })
+		r.Must("CONFIG SET emq.pump-interval-ms 10")
+		r.comesAndGoes(st, n, 5, func() { st.inStep("1") })
+	})
+	t.Run("a pump", func(t *testing.T) {
+		st := knowing(t)
+		st.Must("SET {emq}:version "+wire6, "CONFIG SET emq.pump-interval-ms 1")
+		st.comeAndGo(n, 5, func() {})
+	})
+}
+
+func (st *fixture) comeAndGo(n, rounds int, settled func()) { st.comesAndGoes(st, n, rounds, settled) }
+
+// comesAndGoes makes n queues in each round on one server, by each of their keys in turn, and has them go; what another
+// knows of them, or the same, stays within twice of what there was.
+func (st *fixture) comesAndGoes(on *fixture, n, rounds int, settled func()) {
+	st.t.Helper()
+	for round := range rounds {
+		for kind := range makes("x") {
+			var add, del [][]string
+			for i := range n {
+				command := makes(queue(fmt.Sprintf("round %d, %s, %d", round, kind, i)))[kind]
+				add = append(add, command)
+				del = append(del, []string{"DEL", command[1]})
+			}
+			on.Pipeline(add)
+			settled()
+			count, _, _ := st.known()
+			require.GreaterOrEqual(st.t, count, int64(n))
+			on.Pipeline(del)
+			settled()
+			count, bytes, _ := st.known()
+			require.LessOrEqual(st.t, count, int64(2*n))
+			require.Less(st.t, bytes, int64(2*n*300))
+		}
+	}
 }

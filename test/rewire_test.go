@@ -54,6 +54,9 @@ func TestRewire(t *testing.T) {
 	unmoved("1 rows that are no hash", false, "-apply")
 	st.Must("DEL " + q.Row("JOB5"))
 	st.Must("SET " + q.Row("JOB4") + ":logs text") // of a script, and no row
+	st.Must("HSET emq:{old}:meta paused 1", "SET emq:{odd}:meta x", "HSET emq:{other}:meta version bullmq")
+	unmoved(`1 queues that are paused or limited, which the module keeps to, and scripts may not, such as "emq:{old}:meta"`, true)
+	unmoved(`1 queues whose meta is no hash: EMQ.PAUSE and EMQ.LIMIT will be refused there, such as "emq:{odd}:meta"`, true)
 
 	unmoved("nothing stands in the way", true)
 	unmoved("1 jobs are held", true)
@@ -64,6 +67,9 @@ func TestRewire(t *testing.T) {
 
 	// The module goes on with what the scripts left, and the scripts with what the module leaves.
 	require.Equal(t, wire.Integer(1), st.Do(q.Complete("JOB1", "1")...))
+	require.Equal(t, wire.Empty, st.Do(q.Claim(60_000)...), "it is paused")
+	require.Equal(t, wire.Integer(1), st.Do(q.Resume()...))
+	st.Must("DEL emq:{odd}:meta emq:{other}:meta")
 	require.Equal(t, wire.Claimed("JOB3", "x", 1), st.Do(q.Claim(60_000)...))
 	out2, ok = rewire("-to", "4", "-apply")
 	require.True(t, ok, out2)

@@ -25,7 +25,21 @@ func figures(pending, active, scheduled, dead, completed, failed int64, age, due
 			words = append(words, ":"+text+"\r\n")
 		}
 	}
-	return array(words...)
+	return array(append(words, gates(0, 0, "", "", "", "")...)...)
+}
+
+// gates are STATS' last fields: who waits, and what holds claims back.
+func gates(waiting, paused int64, until, concurrency, most, duration string) []string {
+	words := []string{bulk("waiting"), integer(waiting), bulk("paused"), integer(paused)}
+	for i, text := range []string{until, concurrency, most, duration} {
+		words = append(words, bulk([]string{"paused_until_ms", "concurrency", "rate_max", "rate_duration_ms"}[i]))
+		if text == "" {
+			words = append(words, nothing)
+		} else {
+			words = append(words, ":"+text+"\r\n")
+		}
+	}
+	return words
 }
 
 // mintedAt is a canonical id of an instant, in Unix ms.
@@ -70,8 +84,8 @@ func TestStats(t *testing.T) {
 	require.Equal(t, figures(0, 0, 0, 0, 0, 0, "", "", ""), st.Do(queue("other").Stats()...))
 
 	c := s.dial3(t)
-	require.True(t, strings.HasPrefix(c.Do(good.Stats()...), "%9\r\n$7\r\npending\r\n:1\r\n"))
-	require.True(t, strings.HasSuffix(c.Do(queue("other").Stats()...), "$14\r\nnext_expiry_ms\r\n_\r\n"))
+	require.True(t, strings.HasPrefix(c.Do(good.Stats()...), "%15\r\n$7\r\npending\r\n:1\r\n"))
+	require.True(t, strings.HasSuffix(c.Do(queue("other").Stats()...), "$16\r\nrate_duration_ms\r\n_\r\n"))
 }
 
 // What has expired is absent, and stays where it is: not even a primary removes it. No key counts as used.

@@ -168,7 +168,21 @@ func TestOneTenant(t *testing.T) {
 	require.Equal(t, reaped([]string{"JOB1"}, nil), tenant.Do(a.Reap(3, 10)...))
 	require.Equal(t, integer(1), tenant.Do(a.Complete("JOB1", "2")...))
 	require.Equal(t, integer(1), tenant.Do(a.ScheduleIn("JOB2", "x", 60_000)...))
-	for verb, args := range verbsOn(b) {
+	require.Equal(t, status(1, 1), tenant.Do(a.Menqueue("JOB3", "x", "JOB4", "x")...))
+	require.Equal(t, array(claimed("JOB3", "x", 1), claimed("JOB4", "x", 1)), tenant.Do(a.Mclaim(1000, 10)...))
+	require.Equal(t, status(1, 0), tenant.Do(a.Mextend(5000, "JOB3", "1", "JOB1", "1")...))
+	require.Equal(t, status(1, 1), tenant.Do(a.Mfail(2, "JOB3", "1", "0", "why", "JOB4", "1", "0", "why")...))
+	require.Equal(t, status(-1), tenant.Do(a.Mcomplete("JOB3", "1")...))
+	require.Equal(t, status(0, 1), tenant.Do(a.Mschedule("in", "JOB3", "1", "x", "JOB5", "60000", "x")...))
+	require.Equal(t, "+OK\r\n", tenant.Do(a.Pause(0)...))
+	require.Equal(t, integer(1), tenant.Do(a.Resume()...))
+	require.Equal(t, "+OK\r\n", tenant.Do(a.Limit(9, 9, 1000)...))
+	require.Equal(t, status(1, 0), tenant.Do(a.Requeue("scheduled", "JOB5", "JOB1")...))
+	require.Equal(t, claimed("JOB5", "x", 1), tenant.Do(a.Claim(1000)...))
+	require.Equal(t, bulk("pending"), tenant.Do(a.Release("JOB5", "1", 0)...))
+	require.Equal(t, status(1, 0), tenant.Do(a.Remove("pending", "JOB5", "JOB1")...))
+	require.Equal(t, "+OK\r\n", tenant.Do(a.Limit(0, 0, 0)...))
+	for verb, args := range allOn(b) {
 		require.Equal(t, "-NOPERM No permissions to access a key\r\n", tenant.Do(args...), verb)
 	}
 	for verb, args := range verbsOn(a) {
@@ -183,14 +197,14 @@ func TestOneTenant(t *testing.T) {
 	}
 	// Users without the right to write, and users without the category.
 	st.Must("ACL SETUSER tenant reset on >secret +@emq %R~emq:{a}:*")
-	for verb, args := range verbsOn(a) {
+	for verb, args := range merge(merge(verbsOn(a), batchesOn(a)), operatorsOn(a)) {
 		require.Equal(t, "-NOPERM No permissions to access a key\r\n", tenant.Do(args...), verb)
 	}
 	st.Must("ACL SETUSER tenant reset on >secret +@emq -emq.enqueue ~emq:{a}:*")
 	require.Contains(t, tenant.Do(a.Enqueue("JOB1", "x")...), "-NOPERM ")
 	require.Equal(t, empty, tenant.Do(a.Claim(1000)...))
 	st.Must("ACL SETUSER tenant reset on >secret +@all -@write ~*")
-	for verb, args := range verbsOn(a) {
+	for verb, args := range merge(verbsOn(a), batchesOn(a)) {
 		require.Contains(t, tenant.Do(args...), "-NOPERM ", "%s is in the category write", verb)
 	}
 }

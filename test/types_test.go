@@ -44,6 +44,18 @@ func TestWrongTypes(t *testing.T) {
 		{"extend", q.Extend("JOB1", "1", 1000), []string{q.Row("JOB1"), q.Active()}},
 		{"promote", q.Promote(10), []string{q.Schedule(), q.Pending()}},
 		{"reap", q.Reap(1, 10), []string{q.Active(), q.Pending()}},
+		{"menqueue", q.Menqueue("JOB1", "x"), []string{q.Pending()}},
+		{"mschedule", q.Mschedule("at", "JOB1", "1", "x"), []string{q.Schedule()}},
+		{"mclaim", q.Mclaim(1000, 10), []string{q.Pending(), q.Active()}},
+		{"mcomplete", q.Mcomplete("JOB1", "1"), []string{q.Active(), q.Pending()}},
+		{"mextend", q.Mextend(1000, "JOB1", "1"), []string{q.Active()}},
+		{"mfail", q.Mfail(1, "JOB1", "1", "0", "why"), []string{q.Active(), q.Pending(), q.Schedule(), q.Dead()}},
+		{"release", q.Release("JOB1", "1", 0), []string{q.Row("JOB1"), q.Active(), q.Pending(), q.Schedule()}},
+		{"requeue", q.Requeue("dead", "JOB1"), []string{q.Active(), q.Pending(), q.Schedule(), q.Dead()}},
+		{"remove", q.Remove("any", "JOB1"), []string{q.Active(), q.Pending(), q.Schedule(), q.Dead()}},
+		{"pause", q.Pause(0), []string{q.Meta()}},
+		{"resume", q.Resume(), []string{q.Meta()}},
+		{"limit", q.Limit(0, 0, 0), []string{q.Meta()}},
 		{"stats", q.Stats(), []string{q.Pending(), q.Active(), q.Schedule(), q.Dead()}},
 		{"audit", q.Audit("rows:0", 10), []string{q.Pending(), q.Active(), q.Schedule(), q.Dead()}},
 		{"fix", q.Fix("0", 10), []string{q.Pending(), q.Active(), q.Schedule(), q.Dead()}},
@@ -52,7 +64,7 @@ func TestWrongTypes(t *testing.T) {
 	for _, verb := range verbs {
 		for _, key := range verb.looksAt {
 			right := "zset"
-			if key == q.Row("JOB1") {
+			if key == q.Row("JOB1") || key == q.Meta() {
 				right = "hash"
 			}
 			for kind := range makers {
@@ -97,6 +109,20 @@ func TestTypesThatDoNotMatter(t *testing.T) {
 		{"promote", "scheduled", integer(1), q.Promote(10), []string{q.Active(), q.Dead(), q.Completed(), q.Failed()}},
 		{"reap", "active", reaped([]string{"JOB1"}, nil), q.Reap(2, 10), []string{q.Schedule(), q.Dead(), q.Completed(), q.Failed()}},
 		{"reap", "active", reaped(nil, []string{"JOB1"}), q.Reap(1, 10), []string{q.Schedule(), q.Completed(), q.Failed()}},
+		{"menqueue", "", status(1), q.Menqueue("JOB1", "x"), []string{q.Active(), q.Schedule(), q.Dead(), q.Completed(), q.Failed()}},
+		{"mschedule", "", status(1), q.Mschedule("in", "JOB1", "1", "x"), []string{q.Pending(), q.Active(), q.Dead(), q.Completed(), q.Failed()}},
+		{"mclaim", "pending", array(claimed("JOB1", "x", 2)), q.Mclaim(1000, 10), []string{q.Schedule(), q.Dead(), q.Completed(), q.Failed()}},
+		{"mcomplete", "active", status(1), q.Mcomplete("JOB1", "1"), []string{q.Schedule(), q.Dead(), q.Completed(), q.Failed()}},
+		{"mextend", "active", status(1), q.Mextend(1000, "JOB1", "1"), []string{q.Pending(), q.Schedule(), q.Dead(), q.Completed(), q.Failed()}},
+		{"mfail", "active", status(2), q.Mfail(1, "JOB1", "1", "0", "why"), []string{q.Completed(), q.Failed()}},
+		{"release", "active", bulk("scheduled"), q.Release("JOB1", "1", 5), []string{q.Dead(), q.Completed(), q.Failed(), q.Meta()}},
+		{"requeue", "dead", status(1), q.Requeue("dead", "JOB1"), []string{q.Completed(), q.Failed(), q.Meta()}},
+		{"remove", "active", status(1), q.Remove("active", "JOB1"), []string{q.Completed(), q.Failed(), q.Meta()}},
+		{"pause", "pending", "+OK\r\n", q.Pause(0), []string{q.Active(), q.Schedule(), q.Dead(), q.Completed(), q.Failed()}},
+		{"resume", "active", integer(0), q.Resume(), []string{q.Pending(), q.Schedule(), q.Dead(), q.Completed(), q.Failed()}},
+		{"limit", "active", "+OK\r\n", q.Limit(1, 0, 0), []string{q.Pending(), q.Schedule(), q.Dead(), q.Completed(), q.Failed()}},
+		{"claim", "pending", claimed("JOB1", "x", 2), q.Claim(1000), []string{q.Meta()}},
+		{"mclaim", "pending", array(claimed("JOB1", "x", 2)), q.Mclaim(1000, 1), []string{q.Meta()}},
 		{"fix", "active", array(bulk("schedule:0"), empty), q.Fix("active:0", 10), []string{q.Completed(), q.Failed()}},
 	}
 	s := start(t, withModule())

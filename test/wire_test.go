@@ -23,6 +23,7 @@ var (
 	claimed = wire.Claimed
 	stale   = wire.Stale
 	reaped  = wire.Reaped
+	status  = wire.Statuses
 	value   = wire.Value
 	words   = wire.Words
 	show    = wire.Line

@@ -2,7 +2,7 @@
 //
 //	make bench ARGS='-axis base -only native'     # prints the server's process id
 //	perf record -e cpu-clock -F 997 --call-graph dwarf,12288 -p <pid> -o perf.data
-//	perf script -i perf.data | go run ./bench/flame >docs/flame.svg
+//	perf script -i perf.data | go -C bench run ./flame >docs/flame.svg
 package main
 
 import (

@@ -156,6 +156,7 @@ static int claim(vm_ctx *ctx, vm_string **argv, int argc) {
 #ifdef READS
     expect_type(queue, VM_TYPE_ZSET);
     expect_type(leases, VM_TYPE_ZSET);
+    expect_no_gate(ctx, argv[4]);
     expect_identity(ctx);
 #endif
     vm_ZsetFirstInScoreRange(queue, -INFINITY, INFINITY, 0, 0);

@@ -37,6 +37,17 @@ static void expect_pending(vm_ctx *ctx, const vm_string *base) {
     expect_set(ctx, derive(&kept, base, "pending"));
 }
 
+/* The gates, of which there are none, of the one queue that there is. */
+static void expect_no_gate(vm_ctx *ctx, const vm_string *rowprefix) {
+    static vm_string *base, *kept;
+    size_t n;
+    const char *p = vm_StringPtrLen(rowprefix, &n);
+    if (!base) base = vm_CreateString(NULL, p, n - strlen("job:"));
+    vm_key *meta = open_key(ctx, derive(&kept, base, "meta"));
+    expect(vm_KeyType(meta) == VM_TYPE_EMPTY);
+    vm_CloseKey(meta);
+}
+
 /* The row of a job to be claimed. */
 static void expect_waiting(vm_key *row, vm_string **tries, vm_string **body) {
     vm_string *was = NULL;

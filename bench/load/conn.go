@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,7 +31,7 @@ type conn struct {
 // pipeline is a request, repeated, of which only the ids vary.
 type pipeline struct {
 	bytes []byte
-	ids   []int // where each request has its first id
+	jobs  [][]int // where the id of each job goes
 }
 
 func (c *conn) dial(g *Generator, index int, o Options) error {
@@ -40,8 +41,12 @@ func (c *conn) dial(g *Generator, index int, o Options) error {
 		f := &g.form[v]
 		c.out[v].bytes = bytes.Repeat(f.request, g.depth)
 		for i := range g.depth {
-			if len(f.ids) > 0 {
-				c.out[v].ids = append(c.out[v].ids, i*len(f.request)+f.ids[0])
+			for _, job := range f.jobs {
+				at := slices.Clone(job)
+				for k := range at {
+					at[k] += i * len(f.request)
+				}
+				c.out[v].jobs = append(c.out[v].jobs, at)
 			}
 		}
 		largest = max(largest, len(f.reply))
@@ -91,14 +96,13 @@ func (c *conn) close() {
 	}
 }
 
-// fill writes an id into each request of a pipeline and makes it the one to send.
+// fill writes the ids into a pipeline and makes it the one to send.
 func (c *conn) fill(v Verb, take func() id) {
-	f, p := &c.form[v], &c.out[v]
-	for i := 0; take != nil && i < len(p.ids); i++ {
+	p := &c.out[v]
+	for _, job := range p.jobs {
 		next := take()
-		request := p.bytes[i*len(f.request):]
-		for _, at := range f.ids {
-			copy(request[at:], next[:])
+		for _, at := range job {
+			copy(p.bytes[at:], next[:])
 		}
 	}
 	c.unsent = p.bytes
@@ -139,25 +143,17 @@ func (c *conn) read(v Verb, held *fifo) error {
 	f := &c.form[v]
 	got := c.in[:c.have]
 	for c.left > 0 && len(got) >= len(f.reply) {
-		inside := f.idInside
-		if string(got[:inside]) != string(f.reply[:inside]) {
+		if !f.matches(got) {
 			return unexpected(v, f, got)
 		}
-		if inside < len(f.reply) {
-			rest := inside + len(id{})
-			if string(got[rest:len(f.reply)]) != string(f.reply[rest:]) {
-				return unexpected(v, f, got)
-			}
-			held.push(id(got[inside:]))
+		for _, at := range f.ids {
+			held.push(id(got[at:]))
 		}
 		got = got[len(f.reply):]
 		c.left--
 	}
 	// What is there of the next reply must be right as well: a shorter one, an error say, would never fill up.
-	if n := min(len(got), f.idInside); string(got[:n]) != string(f.reply[:n]) {
-		return unexpected(v, f, got)
-	}
-	if c.left == 0 && len(got) > 0 {
+	if !f.matches(got) || c.left == 0 && len(got) > 0 {
 		return unexpected(v, f, got)
 	}
 	c.have = copy(c.in, got)

@@ -12,7 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -51,6 +53,7 @@ type Options struct {
 	Payload int     // bytes in a job
 	Conns   int     // connections
 	Depth   int     // requests that a connection sends before it reads a reply
+	Batch   int     // jobs in a request; 0 = the verbs that take one job
 	Minted  int64   // jobs that others have enqueued: the ids of these are not used again
 }
 
@@ -70,7 +73,8 @@ const (
 
 // Generator is a client. It is not safe for concurrent use.
 type Generator struct {
-	depth int
+	depth int // requests in a pipeline
+	jobs  int // jobs in a pipeline
 	poll  *poller
 	conns []conn
 	form  [NumVerbs]form
@@ -84,17 +88,47 @@ type Generator struct {
 // id is a job's id, of the length that a canonical one has.
 type id [14]byte
 
-// A form is a request and the reply that it must get, and where in them the id goes.
+// A form is a request and the reply that it must get, and where in them the ids go.
 type form struct {
-	request  []byte
-	ids      []int // where in request
-	reply    []byte
-	idInside int // where in reply, or len(reply) if it is not
+	request []byte
+	jobs    [][]int // where in request the id of each job goes
+	reply   []byte
+	ids     []int // where in reply
+}
+
+const (
+	mark  = "JOB-the-id-14-" // stands where an id goes
+	lease = "3600000"
+)
+
+// newForm is the form of a request for so many jobs that has marks in it, and of its reply.
+func newForm(request []byte, reply string, jobs int) form {
+	f := form{request: request, reply: []byte(reply), ids: indexes([]byte(reply), mark)}
+	if at := indexes(request, mark); len(at) > 0 {
+		f.jobs = slices.Collect(slices.Chunk(at, len(at)/jobs))
+	}
+	return f
+}
+
+// matches tells whether what has come of a reply is as it must be, but for the ids.
+func (f *form) matches(got []byte) bool {
+	got = got[:min(len(got), len(f.reply))]
+	from := 0
+	for _, at := range f.ids {
+		if at >= len(got) {
+			break
+		}
+		if string(got[from:at]) != string(f.reply[from:at]) {
+			return false
+		}
+		from = min(at+len(id{}), len(got))
+	}
+	return string(got[from:]) == string(f.reply[from:len(got)])
 }
 
 // Dial connects a generator.
 func Dial(o Options) (*Generator, error) {
-	g := &Generator{depth: o.Depth, form: forms(o), minted: o.Minted}
+	g := &Generator{depth: o.Depth, jobs: o.Depth * max(o.Batch, 1), form: forms(o), minted: o.Minted}
 	var err error
 	if g.poll, err = newPoller(); err != nil {
 		return nil, err
@@ -116,17 +150,17 @@ func (g *Generator) Close() error {
 	return g.poll.close()
 }
 
-// Run carries a number of jobs, a multiple of the depth, through the verbs: each connection takes a pipeline of jobs
+// Run carries a number of jobs, so many pipelines of them, through the verbs: each connection takes a pipeline of jobs
 // through all of them before it takes the next. It ends early, with the context's error, when the context does.
 func (g *Generator) Run(ctx context.Context, jobs int, verbs ...Verb) (Result, error) {
-	if jobs%g.depth != 0 {
-		return Result{}, fmt.Errorf("%d jobs can't be sent %d at a time", jobs, g.depth)
+	if jobs%g.jobs != 0 {
+		return Result{}, fmt.Errorf("%d jobs can't be sent %d at a time", jobs, g.jobs)
 	}
 	defer context.AfterFunc(ctx, func() { g.stop.Store(true) })()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	r := run{g: g, verbs: verbs, left: jobs / g.depth}
+	r := run{g: g, verbs: verbs, left: jobs / g.jobs}
 	r.latency = hdrhistogram.New(1, maxLatency, digits)
 	began := time.Now()
 	for i := range g.conns {
@@ -179,12 +213,12 @@ func (r *run) send(c *conn) error {
 	case Enqueue:
 		c.fill(v, g.mint)
 	case Complete, Fail, Bury:
-		if g.held.len() < g.depth {
+		if g.held.len() < g.jobs {
 			return fmt.Errorf("%s: no job is held", v)
 		}
 		c.fill(v, g.held.pop)
 	case Drop:
-		if g.failed.len() < g.depth {
+		if g.failed.len() < g.jobs {
 			return fmt.Errorf("%s: no job has failed", v)
 		}
 		c.fill(v, g.failed.pop)
@@ -209,8 +243,8 @@ func (r *run) serve(c *conn, e event) error {
 		return err
 	}
 	if v == Fail || v == Bury {
-		for _, at := range c.out[v].ids {
-			r.g.failed.push(id(c.out[v].bytes[at:]))
+		for _, at := range c.out[v].jobs {
+			r.g.failed.push(id(c.out[v].bytes[at[0]:]))
 		}
 	}
 	now := time.Now()
@@ -227,9 +261,13 @@ func (r *run) serve(c *conn, e event) error {
 
 // mint is the id of a new job. Like canonical ids, these sort by the time they were minted.
 func (g *Generator) mint() id {
-	i := id([]byte("JOB00000000000"))
 	g.minted++
-	for n, at := g.minted, len(i)-1; n > 0; n, at = n/10, at-1 {
+	return idOf(g.minted)
+}
+
+func idOf(n int64) id {
+	i := id([]byte("JOB00000000000"))
+	for at := len(i) - 1; n > 0; n, at = n/10, at-1 {
 		i[at] = byte('0' + n%10)
 	}
 	return i
@@ -254,39 +292,50 @@ func (f *fifo) pop() id {
 
 // forms formats every request and reply.
 func forms(o Options) (all [NumVerbs]form) {
-	mark := "JOB-the-id-14-" // stands where an id goes
-	payload := string(bytes.Repeat([]byte("x"), o.Payload))
+	const delay, reason = "60000", "the mail server did not answer"
+	payload := strings.Repeat("x", o.Payload)
 	base := "emq:{" + o.Queue + "}:"
 	pending, active, row := base+"pending", base+"active", base+"job:"
-	fail := func(max string) []string {
-		return []string{"4", active, base + "schedule", base + "dead", row + mark, mark, "1", "60000", max, "the mail server did not answer", base}
-	}
+	claimed := "*3\r\n" + bulk(mark) + bulk(payload) + ":1\r\n"
 	add := func(v Verb, name string, reply string, args ...string) {
-		words := append(append([]string{}, o.Opening(name)...), args...)
-		if v == Drop {
-			words = args
+		if name != "" {
+			args = append(slices.Clone(o.Opening(name)), args...)
 		}
-		f := form{request: Command(words...), reply: []byte(reply)}
-		for at := 0; ; at += len(mark) {
-			i := bytes.Index(f.request[at:], []byte(mark))
-			if i < 0 {
-				break
-			}
-			at += i
-			f.ids = append(f.ids, at)
-		}
-		if f.idInside = bytes.Index(f.reply, []byte(mark)); f.idInside < 0 {
-			f.idInside = len(reply)
-		}
-		all[v] = f
+		all[v] = newForm(Command(args...), reply, max(o.Batch, 1))
+	}
+	if n := o.Batch; n > 0 {
+		each := func(before []string, job ...string) []string { return append(before, slices.Repeat(job, n)...) }
+		array := func(one string) string { return "*" + strconv.Itoa(n) + "\r\n" + strings.Repeat(one, n) }
+		add(Enqueue, "MENQUEUE", array(":1\r\n"), each([]string{base}, mark, payload)...)
+		add(Claim, "MCLAIM", array(claimed), base, lease, strconv.Itoa(n))
+		add(Complete, "MCOMPLETE", array(":1\r\n"), each([]string{base}, mark, "1")...)
+		add(Fail, "MFAIL", array(":1\r\n"), each([]string{base, "25"}, mark, "1", delay, reason)...)
+		add(Bury, "MFAIL", array(":2\r\n"), each([]string{base, "1"}, mark, "1", delay, reason)...)
+		add(Drop, "", ":"+strconv.Itoa(n)+"\r\n", each([]string{"DEL"}, row+mark)...)
+		return all
+	}
+	fail := func(max string) []string {
+		return []string{"4", active, base + "schedule", base + "dead", row + mark, mark, "1", delay, max, reason, base}
 	}
 	add(Enqueue, "ENQUEUE", ":1\r\n", "2", row+mark, pending, mark, payload)
-	add(Claim, "CLAIM", "*3\r\n"+bulk(mark)+bulk(payload)+":1\r\n", "2", pending, active, row, "3600000")
+	add(Claim, "CLAIM", claimed, "2", pending, active, row, lease)
 	add(Complete, "COMPLETE", ":1\r\n", "2", active, row+mark, mark, "1", base)
 	add(Fail, "FAIL", bulk("scheduled"), fail("25")...)
 	add(Bury, "FAIL", bulk("dead"), fail("1")...)
 	add(Drop, "", ":1\r\n", "DEL", row+mark)
 	return all
+}
+
+// indexes are the places where a text has a mark.
+func indexes(text []byte, mark string) (all []int) {
+	for at := 0; ; at += len(mark) {
+		i := bytes.Index(text[at:], []byte(mark))
+		if i < 0 {
+			return all
+		}
+		at += i
+		all = append(all, at)
+	}
 }
 
 // Command is a request in the protocol's form.

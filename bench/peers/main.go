@@ -2,7 +2,7 @@
 // one server, in turn, with the same payload and as many workers, each of which waits for every reply; the jobs do
 // nothing. EMQ is driven from both languages, so that it is not the clients that are compared.
 //
-// `make bench-peers` runs it. It is a module of its own: nothing else needs the peers.
+// `make bench-peers` runs it, in the folder above.
 package main
 
 import (
@@ -61,7 +61,7 @@ func main() {
 	flag.IntVar(&l.Workers, "workers", 32, "producers, and then workers")
 	flag.IntVar(&l.Payload, "payload", 64, "bytes in a job")
 	runs := flag.Int("runs", 7, "runs of every peer")
-	out := flag.String("out", "../../build/bench", "where the JSON goes")
+	out := flag.String("out", "../build/bench", "where the JSON goes")
 	flag.Parse()
 	l.WarmUp = l.Jobs / 10
 
@@ -87,7 +87,7 @@ type outcome struct {
 }
 
 func compare(ctx context.Context, l load, runs int, out string) (err error) {
-	s, err := valkey.Start(valkey.Options{Module: cmp.Or(os.Getenv("EMQ_MODULE"), "../../build/emq.so")})
+	s, err := valkey.Start(valkey.Options{Module: cmp.Or(os.Getenv("EMQ_MODULE"), "../build/emq.so")})
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-const nodeFolder = "bullmq"
+const nodeFolder = "peers/bullmq"
 
 // nodePeers are the peers that run in node; none if their packages are not installed.
 func nodePeers() []peer {

@@ -34,11 +34,20 @@ func Bootstrap(values []float64) Bound {
 // slow, the two medians may be of different speeds. The bound is over the pairs, since parts that follow each other are
 // not independent.
 func Ratio(over, under [][]float64) Bound {
+	return inPairs(over, under, func(a, b float64) float64 { return a / b })
+}
+
+// Difference sets them against each other as Ratio does, by what the first is above the second.
+func Difference(over, under [][]float64) Bound {
+	return inPairs(over, under, func(a, b float64) float64 { return a - b })
+}
+
+func inPairs(over, under [][]float64, compare func(a, b float64) float64) Bound {
 	pairs := make([]float64, min(len(over), len(under)))
 	for i := range pairs {
 		parts := make([]float64, min(len(over[i]), len(under[i])))
 		for j := range parts {
-			parts[j] = over[i][j] / under[i][j]
+			parts[j] = compare(over[i][j], under[i][j])
 		}
 		pairs[i] = Median(parts)
 	}

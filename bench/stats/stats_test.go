@@ -34,3 +34,7 @@ func TestRatioIsPartByPart(t *testing.T) {
 	// A part of one side that was disturbed does not count.
 	require.Equal(t, Bound{2, 2, 2}, Ratio([][]float64{{2, 20, 2}}, [][]float64{{1, 1, 1}}))
 }
+
+func TestDifferenceIsPartByPart(t *testing.T) {
+	require.Equal(t, Bound{5, 5, 5}, Difference([][]float64{{15, 25}, {105, 7}}, [][]float64{{10, 20}, {100, 2}}))
+}

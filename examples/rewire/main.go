@@ -2,7 +2,8 @@
 // {emq}:version. Without -apply it looks and changes nothing.
 //
 // Both wires keep a job in the same keys and fields, so nothing else is rewritten. What the other wire can't go on with is
-// reported, and stops the move. Stop every speaker of the old wire first, producers and workers: those that look at the
+// reported, and stops the move; gates (emq:{q}:meta) are reported and do not, though the module keeps to them and scripts
+// may not. Stop every speaker of the old wire first, producers and workers: those that look at the
 // identity will be refused, those that don't would damage the store.
 //
 // It exits with 1 if something stands in the way.
@@ -59,6 +60,9 @@ func main() {
 		if err != nil {
 			return err
 		}
+		if err := found.lookAtGates(ctx, client); err != nil {
+			return err
+		}
 		fmt.Print(found)
 		if found.stops() {
 			return errors.New("not moved: see above")
@@ -82,6 +86,7 @@ func main() {
 type report struct {
 	states                    map[string]int // rows by their state
 	lanes, flows, bad, noHash []string
+	gated, noGates            []string // queues that are paused or limited, and those whose meta is no hash
 }
 
 // look reads every row. It does not stop the server: rows are scanned some hundred at a time.
@@ -123,6 +128,23 @@ func look(ctx context.Context, client *redis.Client) (*report, error) {
 	}
 }
 
+// lookAtGates reads which queues have gates.
+func (r *report) lookAtGates(ctx context.Context, client *redis.Client) error {
+	keys := client.Scan(ctx, 0, "emq:{*}:meta", 500).Iterator()
+	for keys.Next(ctx) {
+		gates, err := client.HMGet(ctx, keys.Val(), "paused", "concurrency", "max").Result()
+		switch {
+		case redis.HasErrorPrefix(err, "WRONGTYPE"):
+			r.noGates = append(r.noGates, keys.Val())
+		case err != nil:
+			return err
+		case slices.ContainsFunc(gates, func(v any) bool { return v != nil }):
+			r.gated = append(r.gated, keys.Val())
+		}
+	}
+	return keys.Err()
+}
+
 // isSubKey tells the keys that scripts keep under a row's name (`…:logs`, `…:lock`).
 func isSubKey(key string) bool {
 	_, id, _ := strings.Cut(key, "}:job:")
@@ -162,6 +184,8 @@ func (r *report) String() string {
 	line(r.lanes, "rows of lanes, which only scripts can settle: drain them first")
 	line(r.flows, "rows of flows, which only scripts can settle: drain them first")
 	line(r.noHash, "rows that are no hash: find who wrote them")
+	line(r.gated, "queues that are paused or limited, which the module keeps to, and scripts may not")
+	line(r.noGates, "queues whose meta is no hash: EMQ.PAUSE and EMQ.LIMIT will be refused there")
 	line(r.bad, "rows without attempts, which go to the dead letters when they are claimed")
 	if n := r.states["active"]; n > 0 {
 		fmt.Fprintf(&b, "%8d jobs are held: who holds them can't settle them any more, and they come back when their leases end\n", n)

@@ -34,8 +34,8 @@ func login(t *testing.T, s *valkey.Server, name, rights string) *wire.Conn {
 // between them, and none can do another's part.
 func TestTrades(t *testing.T) {
 	s := store.Serve(t)
-	producer := login(t, s, "producer", "+emq.enqueue +emq.schedule ~emq:{a}:*")
-	worker := login(t, s, "worker", "+emq.claim +emq.complete +emq.fail +emq.extend ~emq:{a}:*")
+	producer := login(t, s, "producer", "+emq.enqueue +emq.schedule +emq.menqueue +emq.mschedule ~emq:{a}:*")
+	worker := login(t, s, "worker", "+emq.claim +emq.complete +emq.fail +emq.extend +emq.mclaim +emq.mcomplete +emq.mfail +emq.mextend ~emq:{a}:*")
 	keeper := login(t, s, "keeper", "+emq.promote +emq.reap ~emq:{a}:*")
 	admin := wire.Dial(t, s.Socket)
 
@@ -59,7 +59,27 @@ func TestTrades(t *testing.T) {
 	require.Equal(t, wire.Integer(0), admin.Do("ZADD", mine.Active(), "1", "JOB3"))
 	require.Equal(t, wire.Reaped(nil, []string{"JOB3"}), keeper.Do(mine.Reap(1, 10)...))
 
+	require.Equal(t, wire.Statuses(1, 1), producer.Do(mine.Menqueue("JOB5", "x", "JOB6", "x")...))
+	require.Equal(t, wire.Statuses(1), producer.Do(mine.Mschedule("in", "JOB7", "60000", "x")...))
+	require.Equal(t, wire.Array(wire.Claimed("JOB5", "x", 1), wire.Claimed("JOB6", "x", 1)), worker.Do(mine.Mclaim(30000, 10)...))
+	require.Equal(t, wire.Statuses(1), worker.Do(mine.Mextend(60000, "JOB5", "1")...))
+	require.Equal(t, wire.Statuses(1), worker.Do(mine.Mcomplete("JOB5", "1")...))
+	require.Equal(t, wire.Statuses(2), worker.Do(mine.Mfail(1, "JOB6", "1", "0", "why")...))
+
 	refused := func(c *wire.Conn, args ...string) { t.Helper(); require.Contains(t, c.Do(args...), "-NOPERM ", args) }
+	for _, args := range [][]string{mine.Menqueue("JOB8", "x"), mine.Mschedule("in", "JOB8", "1", "x")} {
+		refused(worker, args...)
+		refused(keeper, args...)
+	}
+	for _, args := range [][]string{mine.Mclaim(1, 1), mine.Mcomplete("JOB2", "1"), mine.Mextend(1, "JOB2", "1"), mine.Mfail(1, "JOB2", "1", "0", "why")} {
+		refused(producer, args...)
+		refused(keeper, args...)
+	}
+	for _, args := range [][]string{theirs.Mclaim(1, 1), theirs.Mcomplete("JOB1", "1"), theirs.Mextend(1, "JOB1", "1"), theirs.Mfail(1, "JOB1", "1", "0", "why")} {
+		require.Equal(t, noKey, worker.Do(args...))
+	}
+	require.Equal(t, noKey, producer.Do(theirs.Menqueue("JOB1", "x")...))
+	require.Equal(t, noKey, producer.Do(theirs.Mschedule("in", "JOB1", "1", "x")...))
 	refused(worker, mine.Enqueue("JOB3", "x")...)
 	refused(producer, mine.Claim(30000)...)
 	refused(producer, mine.Complete("JOB2", "1")...)
@@ -96,10 +116,17 @@ func TestHalfOfTheRights(t *testing.T) {
 	require.Equal(t, wire.Integer(1), wire.Dial(t, s.Socket).Do(mine.Enqueue("JOB1", "x")...))
 	reader, writer := login(t, s, "reader", "+@emq %R~emq:{a}:*"), login(t, s, "writer", "+@emq %W~emq:{a}:*")
 	for _, args := range [][]string{mine.Enqueue("JOB2", "x"), mine.Claim(1), mine.Complete("JOB1", "1"), mine.Fail("JOB1", "1", 0, 1, "why"),
-		mine.ScheduleIn("JOB2", "x", 1), mine.Extend("JOB1", "1", 1), mine.Promote(1), mine.Reap(1, 1)} {
+		mine.ScheduleIn("JOB2", "x", 1), mine.Extend("JOB1", "1", 1), mine.Promote(1), mine.Reap(1, 1), mine.Menqueue("JOB2", "x"),
+		mine.Mschedule("in", "JOB2", "1", "x"), mine.Mclaim(1, 1), mine.Mcomplete("JOB1", "1"), mine.Mextend(1, "JOB1", "1"), mine.Mfail(1, "JOB1", "1", "0", "why")} {
 		require.Equal(t, noKey, reader.Do(args...), args)
 	}
 	require.Equal(t, noKey, writer.Do(mine.Claim(1)...))
+	require.Equal(t, noKey, writer.Do(mine.Mclaim(1, 1)...))
+	require.Equal(t, wire.Statuses(0), writer.Do(mine.Menqueue("JOB1", "x")...))
+	require.Equal(t, wire.Statuses(0), writer.Do(mine.Mschedule("in", "JOB1", "1", "x")...))
+	require.Equal(t, wire.Statuses(-1), writer.Do(mine.Mcomplete("JOB1", "1")...))
+	require.Equal(t, wire.Statuses(-1), writer.Do(mine.Mextend(1, "JOB1", "1")...))
+	require.Equal(t, wire.Statuses(-1), writer.Do(mine.Mfail(1, "JOB1", "1", "0", "why")...))
 	require.Equal(t, wire.Integer(1), writer.Do(mine.Enqueue("JOB2", "x")...))
 	require.Equal(t, wire.Stale("complete"), writer.Do(mine.Complete("JOB1", "1")...))
 	require.Equal(t, wire.Stale("retry"), writer.Do(mine.Fail("JOB1", "1", 0, 1, "why")...))
@@ -196,6 +223,9 @@ func keys(args []string) []string {
 	if args[0] == "EVAL" {
 		args = args[3:]
 	}
+	if strings.HasPrefix(args[0], "EMQ.M") { // the base
+		return args[min(1, len(args)):min(2, len(args))]
+	}
 	n := map[string]int{"EMQ.FAIL": 4, "EMQ.REAP": 3}[args[0]]
 	return args[min(2, len(args)):min(2+max(n, 2), len(args))]
 }
@@ -207,7 +237,9 @@ func assault(dice *rand.Rand) []string {
 	args := [][]string{
 		mine.Enqueue(id, "mine"), mine.Claim(1 << 40), mine.Complete(id, token), mine.Fail(id, token, 0, 3, "why"),
 		mine.Claim(1), mine.ScheduleAt(id, "mine", 1), mine.Extend(id, token, 1<<40), mine.Promote(10), mine.Reap(2, 10),
-	}[dice.IntN(9)]
+		mine.Menqueue(id, "mine", id, "mine"), mine.Mschedule("at", id, "1", "mine"), mine.Mclaim(1, 3), mine.Mcomplete(id, token, id, token),
+		mine.Mextend(1<<40, id, token), mine.Mfail(3, id, token, "0", "why"),
+	}[dice.IntN(15)]
 	for range dice.IntN(4) {
 		at := 1 + dice.IntN(len(args)-1)
 		switch word := args[at]; dice.IntN(8) {

@@ -31,6 +31,8 @@ const (
 	backlog = 600
 	// Jobs that failed this often are dead; a delay or a lease is at most this long, in ms.
 	maxFailures, maxDelay, maxLease = 3, 20, 150
+	// longestWait is how long a worker waits in the server, in ms.
+	longestWait = 200
 )
 
 // crowd is a load on one queue: producers that enqueue, workers that claim and then extend, complete, fail, or walk away,
@@ -43,6 +45,7 @@ type crowd struct {
 	fault   string // what the load goes through
 	rounds  int    // how often it has been through that
 	pumped  bool   // the pump brings back what lapsed
+	waits   bool   // the workers wait for jobs in the server
 	confirm bool   // an answer is a promise when a replica has it (WAIT 1), else at once
 	seed    uint64
 	client  atomic.Pointer[redis.UniversalClient]
@@ -272,12 +275,28 @@ func (m *member) produce() {
 		ids = append(ids, id)
 		requests = append(requests, m.q.Enqueue(id, "payload of "+id))
 	}
+	inOne := m.IntN(3) == 0
+	if inOne {
+		var jobs []string
+		for _, id := range ids {
+			jobs = append(jobs, id, "payload of "+id)
+		}
+		requests = [][]string{m.q.Menqueue(jobs...)}
+	}
 	a, err := m.ask(requests...)
 	if err != nil {
 		// Which of them were enqueued is not known. They are not sent again: a job that was enqueued and done in the
 		// meantime would be done once more (docs/guarantees.md).
 		m.pause(breath)
 		return
+	}
+	if inOne {
+		list, ok := a.each[0].([]any)
+		if !ok || len(list) != len(ids) {
+			m.unexpected(requests[0], a.each[0])
+			return
+		}
+		a.each = list
 	}
 	for i, reply := range a.each {
 		m.enqueued(ids[i], reply, a.kept)
@@ -288,6 +307,10 @@ func (m *member) produce() {
 func (m *member) work() {
 	if held, ok := m.owes(); ok {
 		m.settle(complete, held)
+		return
+	}
+	if m.IntN(4) == 0 {
+		m.workOnMany()
 		return
 	}
 	held, ok := m.claim()
@@ -313,27 +336,141 @@ func (m *member) work() {
 	} // else the worker dies, so to speak
 }
 
+// workOnMany is work on several jobs at once; here and there one of them is said to be held with a token that was fenced.
+func (m *member) workOnMany() {
+	held := m.claimMany()
+	if len(held) == 0 {
+		m.pause(breath)
+		return
+	}
+	if m.IntN(8) == 0 {
+		m.pause(time.Duration(m.IntN(2*maxLease)) * time.Millisecond)
+	}
+	if m.IntN(3) == 0 {
+		m.settleMany(extend, held)
+	}
+	if i := m.IntN(len(held)); m.IntN(4) == 0 {
+		fenced := append([]claim{{id: held[i].id, token: held[i].token - 1}}, held...)
+		m.settleMany([]verb{complete, fail, extend}[m.IntN(3)], fenced)
+	}
+	switch n := m.IntN(20); {
+	case n < 13:
+		m.settleMany(complete, held)
+	case n < 18:
+		half := m.IntN(len(held) + 1)
+		m.settleMany(complete, held[:half])
+		m.settleMany(fail, held[half:])
+	}
+}
+
 func (m *member) claim() (held claim, ok bool) {
 	lease := 1 + m.Int64N(maxLease)
 	request := m.q.Claim(lease)
+	if m.waits {
+		request = wire.BClaim(lease, longestWait, m.q)
+	}
 	sent := m.send()
 	a, err := m.ask(request)
 	if err != nil {
 		return claim{}, false
 	}
 	job, ok := a.each[0].([]any)
-	switch {
-	case ok && len(job) == 0:
+	if ok && len(job) == 0 {
 		return claim{}, false
-	case !ok || len(job) != 3:
+	}
+	if m.waits && len(job) == 4 && job[0] == m.q.Base() {
+		a.each[0] = job[1:]
+	}
+	return m.takes(request, a.each[0], sent, lease, a.kept)
+}
+
+func (m *member) claimMany() (held []claim) {
+	lease, most := 1+m.Int64N(maxLease), 1+m.Int64N(12)
+	request := m.q.Mclaim(lease, most)
+	sent := m.send()
+	a, err := m.ask(request)
+	if err != nil {
+		return nil
+	}
+	jobs, ok := a.each[0].([]any)
+	if !ok || int64(len(jobs)) > most {
 		m.unexpected(request, a.each[0])
+		return nil
+	}
+	for _, job := range jobs {
+		if one, ok := m.takes(request, job, sent, lease, a.kept); ok {
+			held = append(held, one)
+		}
+	}
+	return held
+}
+
+// takes notes a job that was handed out.
+func (m *member) takes(request []string, reply any, sent moment, lease int64, kept bool) (held claim, ok bool) {
+	job, ok := reply.([]any)
+	if !ok || len(job) != 3 {
+		m.unexpected(request, reply)
 		return claim{}, false
 	}
 	id, token := job[0].(string), job[2].(int64)
 	if job[1] != "payload of "+id {
 		m.unexpected(request, job)
 	}
-	return m.granted(id, token, sent, lease, a.kept), true
+	return m.granted(id, token, sent, lease, kept), true
+}
+
+// settleMany is settle for several jobs in one request.
+func (m *member) settleMany(v verb, held []claim) {
+	if len(held) == 0 {
+		return
+	}
+	lease := 1 + m.Int64N(maxLease)
+	var settlements []settlement
+	var jobs []string
+	for _, h := range held {
+		settlements = append(settlements, m.settling(v, h, lease))
+		jobs = append(jobs, h.id, strconv.FormatInt(h.token, 10))
+		if v == fail {
+			jobs = append(jobs, strconv.FormatInt(m.Int64N(maxDelay), 10), "why")
+		}
+	}
+	request := map[verb][]string{complete: m.q.Mcomplete(jobs...), fail: m.q.Mfail(maxFailures, jobs...), extend: m.q.Mextend(lease, jobs...)}[v]
+	a, err := m.ask(request)
+	if err != nil {
+		for _, h := range held {
+			if v == complete && h.grant != nil {
+				m.owe(h)
+			}
+		}
+		m.pause(breath)
+		return
+	}
+	statuses, ok := a.each[0].([]any)
+	if !ok || len(statuses) != len(held) {
+		m.unexpected(request, a.each[0])
+		return
+	}
+	for i, status := range statuses {
+		if is := m.answered(settlements[i], v.asOne(status), a.kept); is == over || is == gone && v == complete {
+			m.open.Add(-1)
+		}
+	}
+}
+
+// asOne is a status as the verb for one job answers it.
+func (v verb) asOne(status any) any {
+	if status == int64(-1) {
+		return errors.New("EMQSTALE " + string(v) + " token mismatch")
+	}
+	as := map[verb]map[any]any{
+		complete: {int64(1): int64(1), int64(0): int64(0)},
+		fail:     {int64(1): "scheduled", int64(2): "dead", int64(0): errors.New("EMQSTALE job gone")},
+		extend:   {int64(1): int64(1), int64(0): int64(-1)},
+	}[v][status]
+	if as == nil {
+		return status
+	}
+	return as
 }
 
 // settle asks for a settlement. A COMPLETE that is not answered will be asked for again; a FAIL has been carried out, or

@@ -65,7 +65,13 @@ func (g *generator) step() (s step) {
 func (g *generator) calls(client int, alone bool) [][]string {
 	db := g.w.Contents[g.w.Selected[client]]
 	q := pick(g, queues)
-	switch n := g.IntN(100); {
+	switch n := g.IntN(155); {
+	case n >= 140:
+		return [][]string{g.gate(q)}
+	case n >= 130:
+		return [][]string{g.operate(q, db)}
+	case n >= 100:
+		return [][]string{g.batch(q, db)}
 	case n < 15:
 		return [][]string{q.Enqueue(pick(g, ids), pick(g, payloads))}
 	case n < 21:
@@ -124,6 +130,82 @@ func (g *generator) extend(q wire.Queue, db store.Keyspace) []string {
 	return q.Extend(id, token, pick(g, leases))
 }
 
+// batch is a verb for many jobs, mostly few, some of them twice.
+func (g *generator) batch(q wire.Queue, db store.Keyspace) []string {
+	n := 1 + g.IntN(5)
+	if g.IntN(12) == 0 {
+		n = 30 + g.IntN(40)
+	}
+	var args []string
+	some := func(n int, job func() []string) []string {
+		var words []string
+		for range n {
+			words = append(words, job()...)
+		}
+		return words
+	}
+	held := func() []string {
+		id, token := g.held(q, db)
+		return []string{id, token}
+	}
+	switch g.IntN(8) {
+	case 0:
+		args = q.Menqueue(some(n, func() []string { return []string{pick(g, ids), pick(g, payloads)} })...)
+	case 1:
+		mode := pick(g, []string{"at", "in"})
+		args = q.Mschedule(mode, some(n, func() []string {
+			return []string{pick(g, ids), strconv.FormatInt(pick(g, []int64{0, 0, 1, 30_000, 1732872600000, 1<<52 - 1}), 10), pick(g, payloads)}
+		})...)
+	case 2, 3, 4:
+		args = q.Mclaim(pick(g, leases), pick(g, []int64{1, 2, 3, 5, 1000}))
+	case 5:
+		args = q.Mcomplete(some(n, held)...)
+	case 6:
+		args = q.Mextend(pick(g, leases), some(n, held)...)
+	default:
+		args = q.Mfail(pick(g, []int64{1, 2, 3, 1<<31 - 1}), some(n, func() []string {
+			return append(held(), strconv.FormatInt(pick(g, []int64{0, 1000, 1<<52 - 1}), 10), pick(g, []string{"why", "", "\x00"}))
+		})...)
+	}
+	return args
+}
+
+// operate gives a job back, or does what an operator does.
+func (g *generator) operate(q wire.Queue, db store.Keyspace) []string {
+	if g.IntN(3) == 0 {
+		id, token := g.held(q, db)
+		return q.Release(id, token, pick(g, []int64{0, 0, 1, 1000, 1<<52 - 1}))
+	}
+	state := pick(g, []string{"dead", "dead", "scheduled"})
+	var list []string
+	for range 1 + g.IntN(3) {
+		id, _ := g.find(q, db, state)
+		list = append(list, pick(g, []string{id, id, pick(g, ids)}))
+	}
+	if g.IntN(3) > 0 {
+		return q.Requeue(state, list...)
+	}
+	return q.Remove(pick(g, []string{"pending", "active", "scheduled", "dead", "any"}), list...)
+}
+
+// gate shuts or opens a gate, and opens it more often than it shuts one.
+func (g *generator) gate(q wire.Queue) []string {
+	switch g.IntN(7) {
+	case 0:
+		return q.Pause(pick(g, []int64{0, 1, 1<<52 - 1}))
+	case 1, 2, 3:
+		return q.Resume()
+	case 4:
+		rate := pick(g, []int64{0, 1, 2, 5, 1<<31 - 1})
+		duration := pick(g, []int64{1, 1<<52 - 1})
+		if rate == 0 {
+			duration = 0
+		}
+		return q.Limit(pick(g, []int64{0, 1, 2, 3, 1<<31 - 1}), rate, duration)
+	}
+	return q.Limit(0, 0, 0)
+}
+
 // held is a job, mostly one that is held, and a token, mostly its holder's.
 func (g *generator) held(q wire.Queue, db store.Keyspace) (id, token string) {
 	id, row := g.find(q, db, pick(g, [][]string{{"active"}, {"active"}, {"active"}, states})...)
@@ -173,9 +255,13 @@ func (g *generator) move(q wire.Queue, db store.Keyspace) [][]string {
 func (g *generator) malformed(q wire.Queue, db store.Keyspace) []string {
 	args := pick(g, [][]string{
 		q.Enqueue(pick(g, ids), "x"), q.Claim(30_000), g.settle(q, db), g.settle(q, db), g.schedule(q), g.extend(q, db),
-		q.Promote(2), q.Reap(2, 2),
+		q.Promote(2), q.Reap(2, 2), g.batch(q, db), g.batch(q, db), g.batch(q, db),
+		g.operate(q, db), g.operate(q, db), g.gate(q), g.gate(q),
 	})
-	at := 1 + g.IntN(len(args)-1)
+	at := 1
+	if len(args) > 1 {
+		at = 1 + g.IntN(len(args)-1)
+	}
 	other := pick(g, queues)
 	switch g.IntN(12) {
 	case 0:
@@ -198,8 +284,10 @@ func (g *generator) vandalism(q wire.Queue, db store.Keyspace) []string {
 	}
 	set := q.Base() + pick(g, sets)
 	counter := pick(g, []string{q.Completed(), q.Failed()})
-	key := pick(g, []string{set, set, q.Row(id), q.Row(id), counter, wire.Identity})
-	switch n := g.IntN(100); {
+	key := pick(g, []string{set, set, q.Row(id), q.Row(id), counter, wire.Identity, q.Meta()})
+	switch n := g.IntN(105); {
+	case n >= 100:
+		return []string{"HSET", q.Meta(), pick(g, []string{"paused", "paused_until", "concurrency", "max", "duration", "window", "used", "x"}), pick(g, numbers)}
 	case n < 25:
 		return []string{"ZADD", set, pick(g, scores), id}
 	case n < 35:

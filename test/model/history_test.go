@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -117,7 +118,9 @@ func (r *rig) step(w *model.World, s step) (after *model.World, problem string) 
 	for i, calls := range todo {
 		for j := range calls {
 			calls[j].reply = r.clients[i].Receive()
-			r.answers[calls[j].args[0]+" "+strings.Fields(calls[j].reply)[0]]++
+			for _, kind := range kinds(calls[j]) {
+				r.answers[calls[j].args[0]+" "+kind]++
+			}
 		}
 	}
 	r.said = todo
@@ -133,6 +136,26 @@ func (r *rig) step(w *model.World, s step) (after *model.World, problem string) 
 type answered struct {
 	args  []string
 	reply string
+}
+
+// kinds are the kinds of an answer: of a batch, each status in it.
+func kinds(c answered) (list []string) {
+	of, isList := wire.Value(c.reply).([]any)
+	if lists := strings.HasPrefix(c.args[0], "EMQ.M") || c.args[0] == "EMQ.REQUEUE" || c.args[0] == "EMQ.REMOVE"; !lists || !isList {
+		return []string{strings.Fields(c.reply)[0]}
+	}
+	for _, job := range of {
+		if status, ok := job.(int64); ok {
+			list = append(list, strconv.FormatInt(status, 10))
+		} else {
+			list = append(list, "job")
+		}
+	}
+	if len(of) == 0 {
+		list = append(list, "none")
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // explanation looks for an order of calls that explains what was seen.

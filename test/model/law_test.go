@@ -33,7 +33,7 @@ type told struct {
 //   - stalled grows by lost leases that this server granted, one each, and a FAIL clears it;
 //   - EXTEND answers -1 where no row is, and only there.
 //
-// A step that did something by hand tells nothing.
+// A step that did something by hand, or gave a job back, or in which an operator did something to one, tells nothing.
 func lawful(before, after *model.World, said [model.Clients][]answered) (broken []string) {
 	var rows [store.Databases]map[string]*told
 	calls := 0
@@ -43,7 +43,7 @@ func lawful(before, after *model.World, said [model.Clients][]answered) (broken 
 			rows[db] = map[string]*told{}
 		}
 		for _, c := range list {
-			if !strings.HasPrefix(c.args[0], "EMQ.") {
+			if !strings.HasPrefix(c.args[0], "EMQ.") || slices.Contains([]string{"EMQ.RELEASE", "EMQ.REQUEUE", "EMQ.REMOVE"}, c.args[0]) {
 				return nil
 			}
 			hear(rows[db], c)
@@ -96,7 +96,47 @@ func hear(rows map[string]*told, c answered) {
 		return rows[key]
 	}
 	one := c.reply == wire.Integer(1)
+	// each hears the status of each job of a list that begins at a word, with so many words a job.
+	each := func(from, n int, status func(row *told, status int64)) {
+		list, _ := wire.Value(c.reply).([]any)
+		for i := range list {
+			status(of(words[1]+"job:"+words[from+i*n]), list[i].(int64))
+		}
+	}
 	switch words[0] {
+	case "EMQ.MENQUEUE", "EMQ.MSCHEDULE":
+		from, n := 2, 2
+		if words[0] == "EMQ.MSCHEDULE" {
+			from, n = 3, 3
+		}
+		each(from, n, func(row *told, status int64) { row.created = row.created || status == 1 })
+	case "EMQ.MCLAIM":
+		list, _ := wire.Value(c.reply).([]any)
+		for _, job := range list {
+			of(words[1]+"job:"+job.([]any)[0].(string)).claimed++
+		}
+	case "EMQ.MCOMPLETE":
+		each(2, 2, func(row *told, status int64) { row.completed = row.completed || status == 1 })
+	case "EMQ.MEXTEND":
+		each(3, 2, func(row *told, status int64) {
+			switch status {
+			case 1:
+				row.extended++
+				row.known = true
+			case 0:
+				row.gone = true
+			case -1:
+				row.refused = true
+			}
+		})
+	case "EMQ.MFAIL":
+		each(3, 4, func(row *told, status int64) {
+			row.failed = row.failed || status > 0
+			if status == 2 {
+				limit, _ := strconv.ParseInt(words[2], 10, 64)
+				row.caps = append(row.caps, limit)
+			}
+		})
 	case "EMQ.ENQUEUE", "EMQ.SCHEDULE":
 		if one {
 			of(words[2]).created = true
@@ -302,6 +342,25 @@ func TestLawful(t *testing.T) {
 		{
 			"died without a cap", of(), of("state", "dead", "stalled", "1", "last_error", "stalled"),
 			[]answered{{q.Reap(0, 1), died}}, "is dead after 1 lost leases with a cap of 0",
+		},
+		{
+			"claimed with others", of("state", "pending"), of(),
+			[]answered{{q.Mclaim(1, 9), wire.Array(wire.Claimed("JOB0", "x", 1), wire.Claimed("JOB1", "x", 4))}}, "attempts is 3 after 1 claims",
+		},
+		{"completed with others", of(), nil, []answered{{q.Mcomplete("JOB0", "1", "JOB1", "3"), wire.Statuses(0, 1)}}, ""},
+		{"lost with others", of(), nil, []answered{{q.Mcomplete("JOB0", "1", "JOB1", "4"), wire.Statuses(1, -1)}}, "is gone, and nobody completed it"},
+		{"born twice in a batch", of(), of(), []answered{{q.Menqueue("JOB0", "x", "JOB1", "x"), wire.Statuses(1, 1)}}, "was created, and was there before"},
+		{
+			"scheduled twice in a batch", of(), of(),
+			[]answered{{q.Mschedule("at", "JOB0", "1", "x", "JOB1", "1", "x"), wire.Statuses(1, 1)}}, "was created, and was there before",
+		},
+		{
+			"failed in a batch below the cap", of(), of("state", "dead", "failures", "1", "lease_epoch", "-"),
+			[]answered{{q.Mfail(2, "JOB0", "1", "0", "why", "JOB1", "3", "0", "why"), wire.Statuses(0, 2)}}, "is dead after 1 failures, below the cap of 2",
+		},
+		{
+			"a row, gone for a batch", of(), of(),
+			[]answered{{q.Mextend(1, "JOB0", "1", "JOB1", "3"), wire.Statuses(0, 0)}}, "EXTEND did not answer what is there",
 		},
 		{
 			"no row, extended", nil, nil,

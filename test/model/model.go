@@ -62,6 +62,7 @@ func (c Clock) choose(n int) int {
 func (w *World) See(seen store.Contents) []string {
 	for db, keys := range w.Contents {
 		for key, value := range keys {
+			w.seeGates(db, key, value, seen)
 			set, _ := value.(store.ZSet)
 			other, _ := seen[db][key].(store.ZSet)
 			for id, score := range set {
@@ -75,11 +76,31 @@ func (w *World) See(seen store.Contents) []string {
 	return store.Diff(w.Contents, seen)
 }
 
+// seeGates is See for the times in a queue's meta.
+func (w *World) seeGates(db int, key string, value any, seen store.Contents) {
+	meta, _ := value.(store.Hash)
+	other, _ := seen[db][key].(store.Hash)
+	for _, field := range []string{"paused_until", "window"} {
+		at, ok := integer(meta[field])
+		to, fresh := w.fresh[deadline{key, field, float64(at)}]
+		is, told := integer(other[field])
+		if ok && fresh && told && at <= is && is <= to {
+			meta[field] = other[field]
+		}
+	}
+}
+
 // Do makes a client's call and returns the reply's bytes. A reply without its line's end is how an error must begin:
 // the rest shows bytes of the caller's.
 func (w *World) Do(client int, args []string, clock Clock) string {
 	db := w.Contents[w.Selected[client]]
 	if v, ok := verbs[args[0]]; ok {
+		return v.run(&call{w: w, db: db, clock: clock}, args)
+	}
+	if v, ok := batches[args[0]]; ok {
+		return v.run(&call{w: w, db: db, clock: clock, counts: map[string]int64{}}, args)
+	}
+	if v, ok := operators[args[0]]; ok {
 		return v.run(&call{w: w, db: db, clock: clock}, args)
 	}
 	switch args[0] {
@@ -139,7 +160,122 @@ var verbs = map[string]verb{
 // ranges are those of the arguments that are numbers.
 var ranges = map[string][2]int64{
 	"lease_ms": {1, 1<<52 - 1}, "delay_ms": {0, 1<<52 - 1}, "ms": {0, 1<<52 - 1},
-	"max": {1, 1<<31 - 1}, "max_stalled": {0, 1<<31 - 1}, "limit": {1, 10000},
+	"max": {1, 1<<31 - 1}, "max_stalled": {0, 1<<31 - 1}, "limit": {1, 10000}, "count": {1, 1000},
+	"concurrency": {0, 1<<31 - 1}, "rate_max": {0, 1<<31 - 1}, "duration_ms": {0, 1<<52 - 1},
+}
+
+// batch is a verb for many jobs by its form in the contract. MCLAIM, which lists none, is one of them by its reply.
+type batch struct {
+	form, list string
+	looks      string // the sets whose types are checked
+	creates    bool   // it may claim the store
+	do         func(*call) string
+}
+
+var batches = map[string]batch{
+	"EMQ.MENQUEUE":  {"base", "id payload", "pending", true, (*call).enqueue},
+	"EMQ.MSCHEDULE": {"base mode", "id ms payload", "schedule", true, (*call).schedule},
+	"EMQ.MCLAIM":    {"base lease_ms count", "", "pending active", false, (*call).claimMany},
+	"EMQ.MCOMPLETE": {"base", "id token", "active pending", false, (*call).complete},
+	"EMQ.MEXTEND":   {"base lease_ms", "id token", "active", false, (*call).extend},
+	"EMQ.MFAIL":     {"base max", "id token delay_ms error", "active pending schedule dead", false, (*call).fail},
+}
+
+// run makes the checks of every batch, in their order, and then treats one job after the other as the verb for one does.
+func (v batch) run(c *call, args []string) string {
+	form, list := strings.Fields(v.form), strings.Fields(v.list)
+	words := args[1:]
+	if len(words) < len(form)+len(list) || len(list) == 0 && len(words) > len(form) ||
+		len(list) > 0 && (len(words)-len(form))%len(list) != 0 {
+		return "-ERR wrong number of arguments for '" + args[0] + "' command\r\n"
+	}
+	c.arg = map[string]string{}
+	for i, word := range form {
+		c.arg[word] = words[i]
+	}
+	var jobs [][]string
+	if len(list) > 0 {
+		jobs = slices.Collect(slices.Chunk(words[len(form):], len(list)))
+	}
+	for _, job := range jobs {
+		if !strings.HasPrefix(job[0], "JOB") {
+			return wire.Kind
+		}
+	}
+	q, rest, ok := wire.Split(c.arg["base"])
+	if !ok || rest != "" || c.arg["base"] != q.Base() {
+		return "-EMQKEY base must be "
+	}
+	c.q = q
+	if len(jobs) > 1000 {
+		return "-ERR id must be given 1 to 1000 times, got "
+	}
+	if mode, ok := c.arg["mode"]; ok && mode != "at" && mode != "in" {
+		return "-ERR mode must be "
+	}
+	wrong := func(form, words []string) string {
+		for i, word := range form {
+			if r, ok := ranges[word]; ok {
+				if n, ok := integer(words[i]); !ok || n < r[0] || n > r[1] {
+					return "-ERR " + word + " must be an integer from "
+				}
+			}
+		}
+		return ""
+	}
+	if refusal := wrong(form, words); refusal != "" {
+		return refusal
+	}
+	for _, job := range jobs {
+		if refusal := wrong(list, job); refusal != "" {
+			return refusal
+		}
+	}
+	switch identity := c.db[wire.Identity]; {
+	case identity == nil && v.creates:
+	case identity == nil && len(list) == 0 && c.db[c.q.Pending()] == nil:
+		return wire.Empty
+	case identity == nil && len(list) > 0 && !slices.ContainsFunc(jobs, func(job []string) bool { return c.db[c.q.Row(job[0])] != nil }):
+		return wire.Statuses(make([]int64, len(jobs))...)
+	case identity != any(store.String(wire.Wire6)):
+		return "-EMQFENCE {emq}:version is "
+	}
+	for _, word := range strings.Fields(v.looks) {
+		if _, ok := c.db[c.names()[word]].(store.ZSet); !ok && c.db[c.names()[word]] != nil {
+			return wire.WrongType
+		}
+	}
+	if len(list) == 0 {
+		return v.do(c)
+	}
+	var statuses []int64
+	for _, job := range jobs {
+		for i, word := range list {
+			c.arg[word] = job[i]
+		}
+		statuses = append(statuses, status(args[0], v.do(c)))
+	}
+	for key, n := range c.counts {
+		c.count(key, n)
+	}
+	return wire.Statuses(statuses...)
+}
+
+// status is how a batch answers for one job what the verb for one answers.
+func status(verb, reply string) int64 {
+	switch {
+	case reply == wire.Gone, verb == "EMQ.MEXTEND" && reply == wire.Integer(-1):
+		return 0
+	case strings.HasPrefix(reply, "-EMQSTALE "):
+		return -1
+	case strings.HasPrefix(reply, "-EMQSCRIPT "):
+		return -2
+	case reply == wire.Bulk("dead"):
+		return 2
+	case reply == wire.Integer(0):
+		return 0
+	}
+	return 1
 }
 
 // call is one verb under way.
@@ -148,7 +284,9 @@ type call struct {
 	db    store.Keyspace
 	clock Clock
 	arg   map[string]string // by the words of the form
-	q     wire.Queue
+	// counts are what a batch counts, at its end, by the counters' keys; nil in a verb for one job.
+	counts map[string]int64
+	q      wire.Queue
 }
 
 // run makes the checks of every verb, in their order, and then the verb.
@@ -215,7 +353,7 @@ func (v verb) run(c *call, args []string) string {
 func (c *call) names() map[string]string {
 	return map[string]string{
 		"row": c.q.Row(c.arg["id"]), "pending": c.q.Pending(), "active": c.q.Active(), "schedule": c.q.Schedule(),
-		"dead": c.q.Dead(), "rowprefix": c.q.RowPrefix(), "base": c.q.Base(),
+		"dead": c.q.Dead(), "rowprefix": c.q.RowPrefix(), "base": c.q.Base(), "meta": c.q.Meta(),
 	}
 }
 
@@ -256,10 +394,38 @@ func (c *call) create(state string) bool {
 }
 
 func (c *call) claim() string {
-	for range 100 {
+	bad := 0
+	room, rated, begins := c.room()
+	if room == 0 {
+		return wire.Empty
+	}
+	if job, ok := c.grant(&bad); ok {
+		c.spend(1, rated, begins)
+		return job
+	}
+	return wire.Empty
+}
+
+func (c *call) claimMany() string {
+	var jobs []string
+	room, rated, begins := c.room()
+	for bad := 0; int64(len(jobs)) < min(room, c.number("count")); {
+		job, ok := c.grant(&bad)
+		if !ok {
+			break
+		}
+		jobs = append(jobs, job)
+	}
+	c.spend(int64(len(jobs)), rated, begins)
+	return wire.Array(jobs...)
+}
+
+// grant hands the first job out that can be, while fewer than a hundred entries of the call were bad.
+func (c *call) grant(bad *int) (job string, ok bool) {
+	for ; *bad < 100; *bad++ {
 		id, ok := first(c.db, c.q.Pending())
 		if !ok {
-			return wire.Empty
+			return "", false
 		}
 		remove(c.db, c.q.Pending(), id)
 		row, ok := c.db[c.q.Row(id)].(store.Hash)
@@ -281,11 +447,11 @@ func (c *call) claim() string {
 		c.due(c.q.Active(), id, c.number("lease_ms"))
 		payload, ok := row["payload"]
 		if !ok {
-			return wire.Array(wire.Bulk(id), wire.Nil, wire.Integer(attempts+1))
+			return wire.Array(wire.Bulk(id), wire.Nil, wire.Integer(attempts+1)), true
 		}
-		return wire.Claimed(id, payload, attempts+1)
+		return wire.Claimed(id, payload, attempts+1), true
 	}
-	return wire.Empty
+	return "", false
 }
 
 // buries tells whether dead can take a job.
@@ -314,7 +480,7 @@ func (c *call) complete() string {
 	}
 	c.leave()
 	delete(c.db, c.q.Row(c.arg["id"]))
-	c.count(c.q.Completed())
+	c.tally(c.q.Completed())
 	return wire.Integer(1)
 }
 
@@ -335,7 +501,7 @@ func (c *call) fail() string {
 	if failures >= c.number("max") {
 		row["state"] = "dead"
 		add(c.db, c.q.Dead(), id, 0)
-		c.count(c.q.Failed())
+		c.tally(c.q.Failed())
 	} else {
 		row["state"] = "scheduled"
 		c.due(c.q.Schedule(), id, c.number("delay_ms"))
@@ -392,7 +558,7 @@ func (c *call) reap() string {
 				row["state"] = "dead"
 				row["last_error"] = "stalled"
 				add(c.db, c.q.Dead(), id, 0)
-				c.count(c.q.Failed())
+				c.count(c.q.Failed(), 1)
 				dead = append(dead, id)
 				return
 			}
@@ -493,8 +659,17 @@ func (c *call) leave() {
 	}
 }
 
-// count adds 1 to a counter that can be counted up.
-func (c *call) count(key string) {
+// tally counts a job, in a batch with the others of it.
+func (c *call) tally(key string) {
+	if c.counts == nil {
+		c.count(key, 1)
+	} else {
+		c.counts[key]++
+	}
+}
+
+// count adds to a counter that can be counted up by so many.
+func (c *call) count(key string, by int64) {
 	if c.db[key] == nil {
 		c.db[key] = store.Hash{}
 	}
@@ -505,11 +680,11 @@ func (c *call) count(key string) {
 	n, text := int64(0), counter["count"]
 	if _, ok := counter["count"]; ok {
 		var err error
-		if n, err = strconv.ParseInt(text, 10, 64); err != nil || strconv.FormatInt(n, 10) != text || n == 1<<63-1 {
+		if n, err = strconv.ParseInt(text, 10, 64); err != nil || strconv.FormatInt(n, 10) != text || n > 1<<63-1-by {
 			return
 		}
 	}
-	counter["count"] = strconv.FormatInt(n+1, 10)
+	counter["count"] = strconv.FormatInt(n+by, 10)
 }
 
 // integer reads a number that is spelled as the contract wants it, up to the largest that is exact everywhere.

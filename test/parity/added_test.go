@@ -24,6 +24,11 @@ func TestAddedParity(t *testing.T) {
 		"EMQ.SCHEDULE :1", "EMQ.SCHEDULE :0", "EMQ.SCHEDULE -EMQKIND", "EMQ.EXTEND :1", "EMQ.EXTEND :-1", "EMQ.EXTEND -EMQSTALE",
 		"EMQ.EXTEND -EMQSCRIPT", "EMQ.EXTEND -EMQKIND", "EMQ.PROMOTE :0", "EMQ.PROMOTE :1", "EMQ.PROMOTE :2",
 		"EMQ.REAP nobody", "EMQ.REAP recovered", "EMQ.REAP dead", "EMQ.REAP both",
+		"EMQ.MENQUEUE 1", "EMQ.MENQUEUE 0", "EMQ.MENQUEUE -EMQKIND", "EMQ.MSCHEDULE 1", "EMQ.MSCHEDULE 0", "EMQ.MCLAIM jobs", "EMQ.MCLAIM none",
+		"EMQ.MCOMPLETE 1", "EMQ.MCOMPLETE 0", "EMQ.MCOMPLETE -1", "EMQ.MCOMPLETE -2", "EMQ.MEXTEND 1", "EMQ.MEXTEND 0", "EMQ.MEXTEND -1",
+		"EMQ.MEXTEND -2", "EMQ.MFAIL 1", "EMQ.MFAIL 2", "EMQ.MFAIL 0", "EMQ.MFAIL -1", "EMQ.MFAIL -2",
+		"EMQ.RELEASE $7", "EMQ.RELEASE $9", "EMQ.RELEASE -EMQSTALE", "EMQ.RELEASE -EMQSCRIPT", "EMQ.REQUEUE 1", "EMQ.REQUEUE 0", "EMQ.REQUEUE -2",
+		"EMQ.REMOVE 1", "EMQ.REMOVE 0", "EMQ.REMOVE -2",
 	) {
 		t.Run(strconv.Itoa(round), func(t *testing.T) {
 			h := newAdded(t, openAdded(t, server), seed, round, answers)
@@ -66,11 +71,28 @@ func (h *added) do(q wire.Queue, args []string) {
 		scripted = scripted[:min(len(scripted), len(native)-2)] + "\r\n"
 	}
 	require.Equal(h.t, scripted, native, "the replies to %s", wire.Line(args))
-	h.answers[args[0]+" "+answerTo(args[0], native)]++
+	for _, kind := range answersTo(args[0], native) {
+		h.answers[args[0]+" "+kind]++
+	}
 	h.expect(q, args, native, span{from, to})
 	if args[0] == "ZADD" {
 		delete(h.deadlines, args[1]+args[3])
 	}
+}
+
+// answersTo are the kinds of an answer: of a verb for listed jobs, each status.
+func answersTo(verb, reply string) (kinds []string) {
+	list, ok := wire.Value(reply).([]any)
+	switch {
+	case !ok || !strings.HasPrefix(verb, "EMQ.M") && verb != "EMQ.REQUEUE" && verb != "EMQ.REMOVE":
+		return []string{answerTo(verb, reply)}
+	case verb == "EMQ.MCLAIM":
+		return []string{map[bool]string{true: "none", false: "jobs"}[len(list) == 0]}
+	}
+	for _, status := range list {
+		kinds = append(kinds, strconv.FormatInt(status.(int64), 10))
+	}
+	return kinds
 }
 
 // answerTo is the kind of an answer.
@@ -146,7 +168,11 @@ func (h *added) parts(at string) (key, id string) {
 // choose picks what happens next in a sound store.
 func (h *added) choose(q wire.Queue) [][]string {
 	one := func(args []string) [][]string { return [][]string{args} }
-	switch n := h.rng.IntN(100); {
+	switch n := h.rng.IntN(165); {
+	case n >= 150:
+		return one(h.operate(q))
+	case n >= 100:
+		return one(h.batch(q))
 	case n < 8:
 		return one(q.Enqueue("JOB"+h.bytes(4), h.bytes(10)))
 	case n < 20:
@@ -187,6 +213,81 @@ func (h *added) choose(q wire.Queue) [][]string {
 		return h.meddle(q)
 	}
 	return one(h.schedule(q, "JOB"+h.bytes(2)))
+}
+
+// batch is a call for many jobs, mostly few, whoever they belong to, and some of them twice.
+func (h *added) batch(q wire.Queue) []string {
+	n := 1 + h.rng.IntN(6)
+	if h.rng.IntN(12) == 0 {
+		n = 30 + h.rng.IntN(40)
+	}
+	each := func(job func() []string) (words []string) {
+		for range n {
+			words = append(words, job()...)
+		}
+		return words
+	}
+	decimal := func(n int64) string { return strconv.FormatInt(n, 10) }
+	created := func() string {
+		if id, _, ok := h.find(q, every); ok && h.rng.IntN(3) == 0 && strings.HasPrefix(id, "JOB") {
+			return id
+		}
+		return "JOB" + pick(h.rng, []string{"a", "b", h.bytes(2)})
+	}
+	settled := func() []string {
+		which := pick(h.rng, []func(store.Hash) bool{held, held, held, held, every})
+		id, row, ok := h.find(q, which)
+		if !ok || !strings.HasPrefix(id, "JOB") || h.rng.IntN(12) == 0 {
+			return []string{"JOBnobody", "1"}
+		}
+		token := row["attempts"]
+		if h.rng.IntN(12) == 0 {
+			token = pick(h.rng, []string{"0", "", "0" + token, token + " "})
+		}
+		return []string{id, token}
+	}
+	switch h.rng.IntN(8) {
+	case 0:
+		if h.rng.IntN(20) == 0 {
+			return q.Menqueue("JOBx", "x", "XYZ1", "x")
+		}
+		return q.Menqueue(each(func() []string { return []string{created(), h.bytes(10)} })...)
+	case 1:
+		mode := pick(h.rng, []string{"in", "at"})
+		return q.Mschedule(mode, each(func() []string { return []string{created(), decimal(h.delay()), h.bytes(10)} })...)
+	case 2, 3:
+		return q.Mclaim(h.lease(), pick(h.rng, []int64{1, 2, 3, 10, 1000}))
+	case 4, 5:
+		return q.Mcomplete(each(settled)...)
+	case 6:
+		return q.Mextend(h.lease(), each(settled)...)
+	}
+	return q.Mfail(pick(h.rng, []int64{1, 2, 3, maxCap}), each(func() []string { return append(settled(), decimal(h.delay()), h.bytes(5)) })...)
+}
+
+// operate gives a job back, or does what an operator does to some, whoever they belong to.
+func (h *added) operate(q wire.Queue) []string {
+	job := func(which func(store.Hash) bool) (string, store.Hash) {
+		id, row, ok := h.find(q, which)
+		if !ok || !strings.HasPrefix(id, "JOB") {
+			return "JOBnobody", store.Hash{"attempts": "1"}
+		}
+		return id, row
+	}
+	if h.rng.IntN(3) == 0 {
+		id, row := job(pick(h.rng, []func(store.Hash) bool{held, held, every}))
+		return q.Release(id, pick(h.rng, []string{row["attempts"], row["attempts"], row["attempts"], "0", ""}), h.delay())
+	}
+	state := pick(h.rng, []string{"dead", "dead", "scheduled"})
+	var ids []string
+	for range 1 + h.rng.IntN(4) {
+		id, _ := job(pick(h.rng, []func(store.Hash) bool{in(state), in(state), every}))
+		ids = append(ids, id)
+	}
+	if h.rng.IntN(3) > 0 {
+		return q.Requeue(state, ids...)
+	}
+	return q.Remove(pick(h.rng, []string{"pending", "active", "scheduled", "dead", "any"}), ids...)
 }
 
 // meddle is what time, other servers and scripts do to a job.
@@ -239,6 +340,11 @@ func TestRandomStores(t *testing.T) {
 		"EMQ.SCHEDULE :1", "EMQ.SCHEDULE :0", "EMQ.SCHEDULE -WRONGTYPE", "EMQ.EXTEND :1", "EMQ.EXTEND :-1", "EMQ.EXTEND -EMQSTALE",
 		"EMQ.EXTEND -EMQSCRIPT", "EMQ.EXTEND -WRONGTYPE", "EMQ.PROMOTE :0", "EMQ.PROMOTE :1", "EMQ.PROMOTE -WRONGTYPE",
 		"EMQ.REAP nobody", "EMQ.REAP recovered", "EMQ.REAP dead", "EMQ.REAP both", "EMQ.REAP -WRONGTYPE",
+		"EMQ.MENQUEUE 1", "EMQ.MENQUEUE 0", "EMQ.MENQUEUE -WRONGTYPE", "EMQ.MSCHEDULE 1", "EMQ.MSCHEDULE 0", "EMQ.MSCHEDULE -WRONGTYPE",
+		"EMQ.MCLAIM jobs", "EMQ.MCLAIM none", "EMQ.MCLAIM -WRONGTYPE", "EMQ.MCOMPLETE 1", "EMQ.MCOMPLETE 0", "EMQ.MCOMPLETE -1", "EMQ.MCOMPLETE -2",
+		"EMQ.MCOMPLETE -WRONGTYPE", "EMQ.MEXTEND 1", "EMQ.MEXTEND -1", "EMQ.MEXTEND -WRONGTYPE", "EMQ.MFAIL 1", "EMQ.MFAIL 2", "EMQ.MFAIL -1",
+		"EMQ.MFAIL -WRONGTYPE", "EMQ.RELEASE $7", "EMQ.RELEASE -EMQSTALE", "EMQ.RELEASE -WRONGTYPE", "EMQ.REQUEUE 1", "EMQ.REQUEUE 0",
+		"EMQ.REQUEUE -WRONGTYPE", "EMQ.REMOVE 1", "EMQ.REMOVE 0", "EMQ.REMOVE -WRONGTYPE",
 	) {
 		t.Run(strconv.Itoa(round), func(t *testing.T) {
 			h := newAdded(t, openAdded(t, server), seed, round, answers)
@@ -357,7 +463,11 @@ func (h *added) fields() []string {
 
 // sweep is a call on a broken store.
 func (h *added) sweep(q wire.Queue) []string {
-	switch n := h.rng.IntN(20); {
+	switch n := h.rng.IntN(48); {
+	case n >= 40:
+		return h.operate(q)
+	case n >= 20:
+		return h.batch(q)
 	case n < 6:
 		return q.Promote(h.limit())
 	case n < 14:

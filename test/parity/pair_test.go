@@ -76,7 +76,8 @@ type addedVerbs struct {
 
 func (v addedVerbs) Do(args ...string) string {
 	switch args[0] {
-	case "EMQ.SCHEDULE", "EMQ.EXTEND", "EMQ.PROMOTE", "EMQ.REAP":
+	case "EMQ.SCHEDULE", "EMQ.EXTEND", "EMQ.PROMOTE", "EMQ.REAP",
+		"EMQ.MENQUEUE", "EMQ.MSCHEDULE", "EMQ.MCLAIM", "EMQ.MCOMPLETE", "EMQ.MEXTEND", "EMQ.MFAIL":
 		return v.scripts.Do(args...)
 	}
 	return v.native.Do(args...)

@@ -200,8 +200,29 @@ func (h *history) expect(q wire.Queue, args []string, reply string, called span)
 		set(q.Schedule(), args[6], args[8])
 	case args[0] == "EMQ.SCHEDULE" && args[6] == "in" && reply == wire.Integer(1):
 		set(q.Schedule(), args[4], args[7])
+	case args[0] == "EMQ.RELEASE" && reply == wire.Bulk("scheduled"):
+		set(q.Schedule(), args[2], args[4])
 	case args[0] == "EMQ.EXTEND" && reply == wire.Integer(1):
 		set(q.Active(), args[4], args[6])
+	}
+	list, _ := wire.Value(reply).([]any)
+	for i := range list {
+		switch args[0] {
+		case "EMQ.MCLAIM":
+			set(q.Active(), list[i].([]any)[0].(string), args[2])
+		case "EMQ.MSCHEDULE":
+			if args[2] == "in" && list[i] == int64(1) {
+				set(q.Schedule(), args[3+3*i], args[4+3*i])
+			}
+		case "EMQ.MEXTEND":
+			if list[i] == int64(1) {
+				set(q.Active(), args[3+2*i], args[2])
+			}
+		case "EMQ.MFAIL":
+			if list[i] == int64(1) {
+				set(q.Schedule(), args[3+4*i], args[5+4*i])
+			}
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ func TestWorkersGone(t *testing.T) {
 	b := begin(t, "1000")
 	ids := b.leased(q, 1000, 100)
 	b.until(b.Now() + 100)
-	lapsed := b.stats()["beats"]
+	lapsed := b.stats()["ticks"]
 	for { // both in one step, so that no delay of ours counts
 		b.Must("MULTI", "EMQ.DEBUG PUMP", "ZCARD "+q.Active())
 		both := wire.Value(b.Do("EXEC")).([]any)
@@ -234,7 +234,7 @@ func TestBrokenEntries(t *testing.T) {
 	for _, state := range []string{"active", "scheduled"} {
 		q := wire.Queue(state)
 		b.has(q.Set(state), 5)
-		b.beats(3)
+		b.ticks(3)
 		require.Equal(t, []string{"JOBvery-old", "JOBnorow", "JOBlane1", "JOBnorow2", "JOBlane2"}, b.members(q.Set(state)))
 		want := []string{"JOBbad", "JOBbare", "JOBlost", "JOBnone"}
 		for i := range 50 {
@@ -271,11 +271,11 @@ func TestLaneInFront(t *testing.T) {
 	b.put(other, "JOB1", "active", 1, "lease_epoch", "other")
 	b.Must("CONFIG SET emq.pump-interval-ms 300")
 	b.has(other.Pending(), 1)
-	b.beats(2)
+	b.ticks(2)
 	const inABeat = 4096 + 32
 	s := b.stats()
 	require.NotZero(t, s["left"])
-	require.LessOrEqual(t, s["left"], (s["beats"]+1)*inABeat, "looks at the lane")
+	require.LessOrEqual(t, s["left"], (s["ticks"]+1)*inABeat, "looks at the lane")
 	b.Must("CONFIG SET emq.pump-interval-ms " + soon)
 	b.has(q.Pending(), 2)
 	require.Equal(t, lanes, b.card(q.Active()))

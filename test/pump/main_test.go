@@ -174,18 +174,18 @@ func figures(reply string) map[string]int64 {
 	return m
 }
 
-// beats waits until the pump has begun so many more beats, the last of which may be under way.
-func (b *bed) beats(n int64) {
+// ticks waits until the pump has begun so many more ticks, the last of which may be under way.
+func (b *bed) ticks(n int64) {
 	b.t.Helper()
-	last := b.stats()["beats"] + n
-	store.WaitFor(b.t, "the pump's beats", func() bool { return b.stats()["beats"] >= last })
+	last := b.stats()["ticks"] + n
+	store.WaitFor(b.t, "the pump's beats", func() bool { return b.stats()["ticks"] >= last })
 }
 
 // stoodDown waits until the pump has found so many times more that it may not write.
 func (b *bed) stoodDown(n int64) {
 	b.t.Helper()
-	last := b.stats()["stood_down"] + n
-	store.WaitFor(b.t, "the pump to stand down", func() bool { return b.stats()["stood_down"] >= last })
+	last := b.stats()["skipped"] + n
+	store.WaitFor(b.t, "the pump to stand down", func() bool { return b.stats()["skipped"] >= last })
 }
 
 // until waits until the server's clock has passed an instant.

@@ -190,7 +190,7 @@ func (b *bed) closed() {
 // opened asserts that a server has all that another had, and opens it: then what is due moves.
 func (b *bed) opened(ids []string, had store.Keyspace) {
 	b.t.Helper()
-	b.beats(2)
+	b.ticks(2)
 	require.Empty(b.t, had.Diff(b.Keyspace()))
 	require.Equal(b.t, wire.OK, b.Do("SET", wire.Identity, wire.Wire6))
 	b.has(q.Pending(), len(ids))
@@ -239,8 +239,8 @@ func TestMovingOneQueue(t *testing.T) {
 	move := func(keys ...string) {
 		for _, key := range keys {
 			require.Contains(t, []string{wire.OK, "+NOKEY\r\n"}, from.Do("MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), key, "0", "5000"), key)
-			from.beats(1)
-			to.beats(1)
+			from.ticks(1)
+			to.ticks(1)
 		}
 	}
 	var rows []string

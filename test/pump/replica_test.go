@@ -58,9 +58,9 @@ func TestFailover(t *testing.T) {
 	_, ids := b.waiting(1500, "FAILOVER TO 127.0.0.1 "+strconv.Itoa(r.Port()))
 	store.WaitFor(t, "the hand-over", func() bool { return b.Info("master_failover_state") == "no-failover" })
 	require.Equal(t, "slave", b.Info("role"))
-	stood := b.stats()["stood_down"]
+	stood := b.stats()["skipped"]
 	r.moved(ids)
-	store.WaitFor(t, "the old primary to stand down", func() bool { return b.stats()["stood_down"] > stood })
+	store.WaitFor(t, "the old primary to stand down", func() bool { return b.stats()["skipped"] > stood })
 	b.Place.Linked()
 	store.InStep(t, r.Conn, b.Conn)
 }

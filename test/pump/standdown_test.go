@@ -75,14 +75,14 @@ func TestBetweenTwoBeats(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := begin(t, never)
-			b.beats(0)
-			store.WaitFor(t, "the first beat", func() bool { return b.stats()["beats"] == 1 })
+			b.ticks(0)
+			store.WaitFor(t, "the first beat", func() bool { return b.stats()["ticks"] == 1 })
 			over, ids := b.waiting(100, between.begin)
 			b.until(over)
 			b.Must(between.end, "PING") // and a turn of the event loop
 			b.Must("CONFIG SET emq.max-stalled 4")
 			b.moved(ids)
-			require.Zero(t, b.stats()["stood_down"])
+			require.Zero(t, b.stats()["skipped"])
 		})
 	}
 }
@@ -185,7 +185,7 @@ func TestClockIsSet(t *testing.T) {
 	o := pumping("200")
 	o.Env = []string{"LD_PRELOAD=" + shim, "CLOCK_OFFSET=" + file}
 	b := serve(t, o)
-	b.beats(2)
+	b.ticks(2)
 	begun := b.Now()
 	_, ids := b.waiting(10 * 60_000)
 
@@ -248,7 +248,7 @@ func TestAnothersStore(t *testing.T) {
 		}
 		digest, _ = settle()
 		offset = b.Info("master_repl_offset")
-		b.beats(int64(store.Rounds(t, 40, 4000)))
+		b.ticks(int64(store.Rounds(t, 40, 4000)))
 		require.Equal(t, digest, b.digest())
 		// WAIT has the primary ask its replica, which is in the stream.
 		require.Equal(t, offset, b.Info("master_repl_offset"), identity)
@@ -264,11 +264,11 @@ func TestAnothersStore(t *testing.T) {
 // The settings take effect at once, and 0 stops the pump.
 func TestSettingsAtOnce(t *testing.T) {
 	b := begin(t, never)
-	b.beats(0)
-	store.WaitFor(t, "the first beat", func() bool { return b.stats()["beats"] == 1 })
+	b.ticks(0)
+	store.WaitFor(t, "the first beat", func() bool { return b.stats()["ticks"] == 1 })
 	over, ids := b.waiting(1)
 	b.until(over)
-	require.EqualValues(t, 1, b.stats()["beats"])
+	require.EqualValues(t, 1, b.stats()["ticks"])
 	require.Zero(t, b.card(q.Pending()))
 	b.Must("CONFIG SET emq.pump-interval-ms " + soon)
 	b.has(q.Pending(), len(ids))
@@ -278,10 +278,10 @@ func TestSettingsAtOnce(t *testing.T) {
 		require.Contains(t, b.Do(q.Claim(1)...), id)
 	}
 	b.until(b.Now() + 300)
-	beats := b.stats()["beats"]
+	beats := b.stats()["ticks"]
 	require.Equal(t, len(ids), b.card(q.Active()))
 	b.until(b.Now() + 100)
-	require.Equal(t, beats, b.stats()["beats"])
+	require.Equal(t, beats, b.stats()["ticks"])
 	b.Must("CONFIG SET emq.pump-interval-ms " + soon)
 	b.has(q.Pending(), len(ids))
 
@@ -290,14 +290,14 @@ func TestSettingsAtOnce(t *testing.T) {
 		b.Must("CONFIG SET emq.pump-interval-ms " + []string{"0", "1", never}[i%3])
 	}
 	b.Must("CONFIG SET emq.pump-interval-ms " + soon)
-	b.beats(3)
+	b.ticks(3)
 }
 
 // To change a setting excuses nobody: what lapsed while the pump was on is counted.
 func TestSettingsExcuseNobody(t *testing.T) {
 	b := begin(t, "2000")
-	b.beats(0)
-	store.WaitFor(t, "the first beat", func() bool { return b.stats()["beats"] >= 1 })
+	b.ticks(0)
+	store.WaitFor(t, "the first beat", func() bool { return b.stats()["ticks"] >= 1 })
 	ids := b.leased(q, 1, 1)
 	b.until(b.Now() + 500)
 	b.Must("CONFIG SET emq.pump-interval-ms 200")
@@ -308,12 +308,12 @@ func TestSettingsExcuseNobody(t *testing.T) {
 // A stream of settings, one in each turn of the event loop, does not put the pump off.
 func TestSettingsWithoutEnd(t *testing.T) {
 	b := begin(t, "1")
-	b.beats(1)
-	before := b.stats()["beats"]
+	b.ticks(1)
+	before := b.stats()["ticks"]
 	for n := range 5000 {
 		b.Must(fmt.Sprintf("CONFIG SET emq.max-stalled %d", 3+n%2))
 	}
-	require.Greater(t, b.stats()["beats"], before+20)
+	require.Greater(t, b.stats()["ticks"], before+20)
 }
 
 // Each database has its queues, wherever their keys come from.
@@ -399,7 +399,7 @@ func TestManyQueues(t *testing.T) {
 	require.Equal(t, wire.Nil, b.Do("EVAL", script, "0", strconv.Itoa(n), far))
 	require.EqualValues(t, n, b.stats()["queues"])
 	store.WaitFor(t, "all to be returned", func() bool { return b.stats()["returned"] == int64(n) })
-	b.beats(2)
+	b.ticks(2)
 	require.EqualValues(t, n, b.stats()["queues"], "each has a schedule")
 	empty := `for i = 1, ARGV[1] do
 		local base = 'emq:{q' .. i .. '}:'
@@ -411,9 +411,9 @@ func TestManyQueues(t *testing.T) {
 	b.Must("SCRIPT FLUSH SYNC")
 	store.WaitFor(t, "the memory to come back", func() bool { return resident() < before+1<<20 })
 	spent := b.stats()
-	b.beats(10)
+	b.ticks(10)
 	after := b.stats()
-	t.Logf("%d µs a beat with no queue known", (after["time_us"]-spent["time_us"])/(after["beats"]-spent["beats"]))
+	t.Logf("%d µs a beat with no queue known", (after["time_us"]-spent["time_us"])/(after["ticks"]-spent["ticks"]))
 }
 
 // A module that is loaded at run time finds the work that is there.

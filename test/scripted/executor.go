@@ -22,7 +22,13 @@ type Executor struct {
 }
 
 // ofServer are the verbs whose twin takes the server's run_id as one more, last argument.
-var ofServer = map[string]bool{"EMQ.EXTEND": true, "EMQ.REAP": true}
+var ofServer = map[string]bool{"EMQ.EXTEND": true, "EMQ.REAP": true, "EMQ.MCLAIM": true, "EMQ.MEXTEND": true}
+
+// countless are the verbs without a count of keys. The base is the only key of their twins.
+var countless = map[string]bool{
+	"EMQ.MENQUEUE": true, "EMQ.MSCHEDULE": true, "EMQ.MCLAIM": true, "EMQ.MCOMPLETE": true, "EMQ.MEXTEND": true, "EMQ.MFAIL": true,
+	"EMQ.RELEASE": true, "EMQ.REQUEUE": true, "EMQ.REMOVE": true,
+}
 
 // Open claims the connection's database for wire 4, or verifies that it is of wire 4 already. It is an error if the
 // database is of another wire: then nothing was written, and nothing may be.
@@ -46,7 +52,11 @@ func (e *Executor) Do(args ...string) string {
 	if !ok {
 		panic("scripted: no twin of " + args[0])
 	}
-	command := append([]string{"EVALSHA", script.SHA}, args[1:]...)
+	command := []string{"EVALSHA", script.SHA}
+	if countless[args[0]] {
+		command = append(command, "1")
+	}
+	command = append(command, args[1:]...)
 	if ofServer[args[0]] {
 		if e.runID == "" {
 			e.runID = e.askRunID()

@@ -83,6 +83,25 @@ func (c *checker) queue(q wire.Queue) {
 	}
 	c.counter(q.Completed())
 	c.counter(q.Failed())
+	c.gates(q.Meta())
+}
+
+// gates holds that every field of the gates is a number, and that a rate has both of its two.
+func (c *checker) gates(key string) {
+	meta, ok := c.keys[key].(Hash)
+	if !ok {
+		c.absent(key)
+		return
+	}
+	for _, field := range []string{"paused", "paused_until", "concurrency", "max", "duration", "window", "used"} {
+		if text, there := meta[field]; there && !number.MatchString(text) {
+			c.note(key, "%s %q", field, text)
+		}
+	}
+	_, hasMax := meta["max"]
+	if _, hasDuration := meta["duration"]; hasMax != hasDuration {
+		c.note(key, "half a rate")
+	}
 }
 
 func (c *checker) row(key string, holds []string) {

@@ -91,7 +91,7 @@ func TestGolden(t *testing.T) {
 				verb, arg, _ := strings.Cut(line, " ")
 				arg = strings.TrimLeft(arg, " ")
 				switch {
-				case strings.HasPrefix(arg, "CONFIG "):
+				case strings.HasPrefix(arg, "CONFIG ") && !strings.HasPrefix(arg, "CONFIG SET emq."):
 				case verb == "given" || verb == "after":
 					c.Must(arg)
 				case verb == "send":
@@ -148,6 +148,156 @@ func TestContexts(t *testing.T) {
 	}
 }
 
+// Batches of every length about what is decided at a time, with ids twice in a call, calls that are refused for a job of a
+// later window, and lists that are too long, not whole or empty.
+func TestBatches(t *testing.T) {
+	c := wire.Dial(t, store.Serve(t).Socket)
+	q := wire.Queue(strings.Repeat("q", 300))
+	each := func(n, of int, words ...string) (list []string) {
+		for i := range n {
+			list = append(list, fmt.Sprintf("JOB%04d", i%of))
+			list = append(list, words...)
+		}
+		return list
+	}
+	count := func(reply string, status int64) (n int) {
+		for _, is := range wire.Value(reply).([]any) {
+			if is == status {
+				n++
+			}
+		}
+		return n
+	}
+	for _, n := range []int{1, 2, 31, 32, 33, 64, 65, 100, 1000} {
+		for _, of := range []int{n, n/2 + 1} { // each id once, and most of them twice
+			c.Must("FLUSHALL", "SET {emq}:version "+wire.Wire6)
+			require.Equal(t, of, count(c.Do(q.Menqueue(each(n, of, "payload")...)...), 1))
+			require.Equal(t, n, count(c.Do(q.Menqueue(each(n, of, "payload")...)...), 0))
+			require.Len(t, wire.Value(c.Do(q.Mclaim(60_000, int64(n))...)), of)
+			require.Equal(t, n, count(c.Do(q.Mextend(60_000, each(n, of, "1")...)...), 1))
+			require.Equal(t, n, count(c.Do(q.Mextend(60_000, each(n, of, "2")...)...), -1))
+			for i := range of { // held, lapsed, a lane's, a flow's, and of another type
+				id := fmt.Sprintf("JOB%04d", i)
+				switch i % 7 {
+				case 1:
+					c.Do("HSET", q.Row(id), "state", "pending")
+					c.Do("ZREM", q.Active(), id)
+					c.Do("ZADD", q.Pending(), "0", id)
+				case 2:
+					c.Do("HSET", q.Row(id), "group", "g")
+				case 3:
+					c.Do("HSET", q.Row(id), "parent", "p")
+				case 4:
+					c.Do("SET", q.Row(id), "x")
+				}
+			}
+			half := append(each(n/2, of, "1"), each((n+1)/2, of, "1")...)
+			require.Len(t, wire.Value(c.Do(q.Mcomplete(half...)...)), len(half)/2)
+			require.Len(t, wire.Value(c.Do(q.Mfail(int64(1+n%2), each(n, of, "1", "5", "why")...)...)), n)
+			require.Len(t, wire.Value(c.Do(q.Mschedule("at", each(n, of, "5", "payload")...)...)), n)
+			require.Len(t, wire.Value(c.Do(q.Mschedule("in", each(n, of, "5", "payload")...)...)), n)
+			refused := []struct{ args, want string }{{"XYZ", "-EMQKIND "}, {"JOBx", ""}}
+			for _, r := range refused {
+				for _, args := range [][]string{
+					q.Menqueue(append(each(n-1, n, "x"), r.args, "x")...), q.Mcomplete(append(each(n-1, n, "1"), r.args, "1")...),
+					q.Mfail(1, append(each(n-1, n, "1", "0", "x"), r.args, "1", "0", "x")...), q.Mextend(1, append(each(n-1, n, "1"), r.args, "1")...),
+				} {
+					require.True(t, r.want == "" || strings.HasPrefix(c.Do(args...), r.want))
+				}
+			}
+			// A row in the last window refuses the call on an unclaimed store: nothing of the earlier ones is applied.
+			c.Must("FLUSHALL", "HSET "+wire.Line([]string{q.Row("JOBrow")})+" state active attempts 1")
+			for _, args := range [][]string{
+				q.Mcomplete(append(each(n-1, n, "1"), "JOBrow", "1")...), q.Mextend(1, append(each(n-1, n, "1"), "JOBrow", "1")...),
+				q.Mfail(1, append(each(n-1, n, "1", "0", "x"), "JOBrow", "1", "0", "x")...),
+			} {
+				require.Contains(t, c.Do(args...), "-EMQFENCE ")
+			}
+			require.Contains(t, c.Do(q.Mschedule("at", append(each(n-1, n, "5", "x"), "JOBx", "-1", "x")...)...), "-ERR ms ")
+		}
+	}
+	// More broken entries than a call drops, before jobs and between them.
+	c.Must("FLUSHALL", "SET {emq}:version "+wire.Wire6)
+	for i := range 150 {
+		c.Do("ZADD", q.Pending(), "0", fmt.Sprintf("JOB%04d", i))
+		if i%2 > 0 {
+			c.Do("HSET", q.Row(fmt.Sprintf("JOB%04d", i)), "state", []string{"pending", "active", "dead"}[i%3], "attempts", []string{"0", "x"}[i%5/4])
+		}
+	}
+	for range 5 {
+		require.False(t, wire.IsError(c.Do(q.Mclaim(1000, 70)...)))
+	}
+	require.Equal(t, wire.Empty, c.Do(q.Mclaim(1000, 70)...))
+	for _, verb := range []string{"EMQ.MENQUEUE", "EMQ.MSCHEDULE", "EMQ.MCLAIM", "EMQ.MCOMPLETE", "EMQ.MEXTEND", "EMQ.MFAIL"} {
+		for _, n := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 14, 2003, 3003, 4003, 8000} {
+			args := append([]string{verb, q.Base(), "in"}, make([]string, n)...)
+			require.True(t, wire.IsError(c.Do(args[:max(1, len(args)-2)]...)) || n > 0)
+			require.True(t, wire.IsError(c.Do(args...)))
+		}
+	}
+	for _, id := range []string{"", "J", "JOB", "JOB\x00"} { // shorter than what is looked for
+		c.Do(q.Menqueue(id, "", id, "")...)
+		c.Do(q.Mcomplete(id, "", id, "1")...)
+	}
+	require.Equal(t, wire.Array(wire.Integer(1)), c.Do(append([]string{"COMMAND", "GETKEYS"}, q.Menqueue("JOB1", "x")...)...))
+}
+
+// Lists of each length about the window, of jobs in every set and state, given back, moved and removed; and gates of every form, with room
+// for some of the jobs that are asked for.
+func TestOperators(t *testing.T) {
+	c := wire.Dial(t, store.Serve(t).Socket)
+	q := wire.Queue("q")
+	for _, n := range []int{1, 2, 31, 32, 33, 64, 65, 999, 1000} {
+		c.Must("FLUSHALL", "SET {emq}:version "+wire.Wire6)
+		var ids []string
+		for i := range n {
+			id := fmt.Sprintf("JOB%04d", i/2*2) // each twice
+			state := []string{"pending", "active", "scheduled", "dead"}[i%4]
+			ids = append(ids, id)
+			c.Do("HSET", q.Row(id), "state", state, "attempts", "1", "failures", "1", "last_error", "why")
+			c.Do("ZADD", q.Set(state), "1", id)
+			if i%7 == 0 {
+				c.Do("ZADD", q.Dead(), "0", id)
+			}
+		}
+		for _, args := range [][]string{q.Requeue("dead", ids...), q.Requeue("scheduled", ids...), q.Remove("active", ids...), q.Remove("any", ids...)} {
+			require.Len(t, wire.Value(c.Do(args...)), n)
+		}
+		for _, key := range append([]string{q.Pending(), q.Active(), q.Schedule(), q.Dead()}, q.Row(ids[0]), q.Row(ids[n-1])) {
+			require.Equal(t, wire.Integer(0), c.Do("EXISTS", key))
+		}
+	}
+	for i, gate := range [][]string{q.Pause(0), q.Pause(1<<52 - 1), q.Limit(40, 0, 0), q.Limit(0, 50, 1<<52-1), q.Limit(40, 1, 1)} {
+		c.Must("FLUSHALL", "SET {emq}:version "+wire.Wire6)
+		for i := range 100 {
+			c.Do(q.Enqueue(fmt.Sprintf("JOB%03d", i), "x")...)
+		}
+		require.Equal(t, wire.OK, c.Do(gate...))
+		list := wire.Value(c.Do(q.Mclaim(1000, 1000)...)).([]any)
+		require.Len(t, list, []int{0, 0, 40, 50, 1}[i])
+		for k, job := range list {
+			c.Do(q.Release(job.([]any)[0].(string), "1", int64(k%2))...)
+		}
+		c.Do(q.Stats()...)
+		require.False(t, wire.IsError(c.Do(q.Resume()...)))
+		require.Equal(t, wire.OK, c.Do(q.Limit(0, 0, 0)...))
+		require.Equal(t, wire.Integer(0), c.Do("EXISTS", q.Meta()))
+	}
+	for _, fields := range []string{"", "x", "-1", "9007199254740991", strings.Repeat("9", 1<<16)} {
+		args := []string{"HSET", q.Meta()}
+		for _, field := range []string{"paused", "paused_until", "concurrency", "max", "duration", "window", "used", "other"} {
+			args = append(args, field, fields)
+		}
+		c.Do(args...)
+		for _, args := range [][]string{q.Claim(1000), q.Mclaim(1000, 2), q.Stats(), q.Audit("0", 10), q.Fix("0", 10)} {
+			require.False(t, wire.IsError(c.Do(args...)))
+		}
+		require.Equal(t, wire.Bulk(fields), c.Do("HGET", q.Meta(), "other"))
+		require.Equal(t, wire.Nil, c.Do("HGET", q.Meta(), "paused"))
+		c.Do("DEL", q.Meta())
+	}
+}
+
 // Words that are shorter than what a verb cuts off them, and the rest of what it cuts, in the place of each argument.
 func TestShortWords(t *testing.T) {
 	c := wire.Dial(t, store.Serve(t).Socket)
@@ -161,6 +311,9 @@ func TestShortWords(t *testing.T) {
 	for _, args := range [][]string{
 		q.Enqueue("JOB1", "x"), q.Claim(1000), q.Complete("JOB1", "1"), q.Fail("JOB1", "1", 0, 1, "why"), q.ScheduleIn("JOB1", "x", 1),
 		q.Extend("JOB1", "1", 1), q.Promote(1), q.Reap(1, 1), q.Stats(), q.Fix("0", 10),
+		q.Menqueue("JOB1", "x", "JOB1", "y"), q.Mschedule("in", "JOB1", "1", "x"), q.Mclaim(1, 2), q.Mcomplete("JOB1", "1", "JOB1", "1"),
+		q.Mextend(1, "JOB1", "1", "JOB1", "1"), q.Mfail(1, "JOB1", "1", "0", "why"),
+		q.Release("JOB1", "1", 1), q.Requeue("dead", "JOB1", "JOB1"), q.Remove("any", "JOB1", "JOB1"), q.Pause(1), q.Resume(), q.Limit(1, 1, 1),
 	} {
 		for i := 1; i < len(args); i++ {
 			for _, word := range words {
@@ -224,11 +377,29 @@ func TestQueues(t *testing.T) {
 			c.Must(fmt.Sprintf("SELECT %d", round%5))
 			for i := range 40 {
 				q := wire.Queue(fmt.Sprintf("%s %d", strings.Repeat("q", round), i))
-				c.Must("ZADD "+wire.Line([]string{q.Active()})+" 9000000000000 JOB1", "SET "+wire.Line([]string{q.Base() + "}:active"})+" x")
+				kind := []string{q.Active(), q.Pending(), q.Dead(), q.Schedule()}[i/3%4]
+				c.Do("ZADD", kind, "9000000000000", "JOB1")
+				c.Do("SET", q.Base()+"}:active", "x")
+				c.Do("HSET", q.Meta(), "paused", "1")
 				if i%3 > 0 {
-					c.Must("DEL " + wire.Line([]string{q.Active()}))
+					c.Do("DEL", kind)
+				}
+				if i%5 > 0 {
+					c.Do("DEL", q.Meta())
 				}
 			}
+			last := ""
+			for after, n := "", 7; n == 7; {
+				list := wire.Value(c.Do(wire.Queues(after, 7)...)).([]any)
+				if n = len(list); n > 0 {
+					after = list[n-1].(string)
+				}
+				for _, base := range list {
+					require.Less(t, last, base)
+					last = base.(string)
+				}
+			}
+			require.NotEmpty(t, last)
 			c.Must([]string{"PING", "SWAPDB 1 2", "FLUSHDB", "PING"}[round%4])
 		}
 		require.Equal(t, wire.Array(wire.Bulk("emq.max-stalled"), wire.Bulk("3")), c.Do("CONFIG", "GET", "emq.max-stalled"))
@@ -245,6 +416,14 @@ func TestPanic(t *testing.T) {
 	s.Panics = true
 	c := s.Conn()
 	q := wire.Queue(strings.Repeat("q", 300))
+	// In bytes 60 are before the entry that panics, and 60 behind it. Those without a row are no job's, for the pump leaves
+	// a job's.
+	nth := func(i int) string {
+		if i%3 == 2 {
+			return fmt.Sprintf("%cOB%03d", "IK"[i/60], i)
+		}
+		return fmt.Sprintf("JOB%c%03d", "!z"[i/60], i)
+	}
 	// What walks meet before the entry that panics and behind it: entries to be moved, buried and dropped.
 	around := func(state string) {
 		for i := range 120 {
@@ -252,7 +431,7 @@ func TestPanic(t *testing.T) {
 			if state == "pending" {
 				score = "0"
 			}
-			id := fmt.Sprintf("JOB%c%03d", "!z"[i/60], i) // in bytes before the entry and behind it
+			id := nth(i)
 			switch i % 3 {
 			case 0:
 				c.Do("HSET", q.Row(id), "state", state, "attempts", "x", "stalled", "1")
@@ -291,7 +470,7 @@ func TestPanic(t *testing.T) {
 			}
 			if tt.name == "stats" { // looks at the first entry alone
 				for i := range 60 {
-					c.Do("ZREM", q.Pending(), fmt.Sprintf("JOB!%03d", i))
+					c.Do("ZREM", q.Pending(), nth(i))
 				}
 			}
 			before := store.Read(t, c)
@@ -319,7 +498,7 @@ func TestPanic(t *testing.T) {
 		c.Must("CONFIG SET emq.pump-interval-ms 5")
 		store.WaitFor(t, "the pump to move the others", func() bool {
 			k := store.Read(t, c)[0]
-			return len(k[q.Active()].(store.ZSet)) == 1
+			return len(k[q.Active()].(store.ZSet)) == 1+120/3 // the pump leaves what has no row
 		})
 		c.Must("CONFIG SET emq.pump-interval-ms 0")
 		require.Contains(t, store.Read(t, c)[0][q.Active()], panicID)

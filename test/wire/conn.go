@@ -4,8 +4,10 @@ package wire
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,6 +41,15 @@ func Dial(t testing.TB, socket string) *Conn {
 	return &Conn{t: t, n: n, r: bufio.NewReader(n)}
 }
 
+// DialTCP connects to an address; such a connection can be reset.
+func DialTCP(t testing.TB, address string) *Conn {
+	t.Helper()
+	n, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = n.Close() })
+	return &Conn{t: t, n: n, r: bufio.NewReader(n)}
+}
+
 // Dial3 is Dial for a connection that speaks RESP3.
 func Dial3(t testing.TB, socket string) *Conn {
 	t.Helper()
@@ -49,6 +60,22 @@ func Dial3(t testing.TB, socket string) *Conn {
 
 // Close ends the connection before its test does.
 func (c *Conn) Close() error { return c.n.Close() }
+
+// Reset ends a connection of DialTCP as the kernel of a crashed program does: with RST, and what was not read is lost.
+func (c *Conn) Reset() {
+	c.t.Helper()
+	require.NoError(c.t, c.n.(*net.TCPConn).SetLinger(0))
+	require.NoError(c.t, c.Close())
+}
+
+// Ended asserts that the server closes the connection without another reply.
+func (c *Conn) Ended() {
+	c.t.Helper()
+	require.NoError(c.t, c.n.SetReadDeadline(time.Now().Add(replyWait)))
+	reply, err := Read(c.r)
+	require.Error(c.t, err, "%q", reply)
+	require.False(c.t, errors.Is(err, os.ErrDeadlineExceeded), "the connection is still open")
+}
 
 // Do sends one command and returns its reply.
 func (c *Conn) Do(args ...string) string {

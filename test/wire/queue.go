@@ -26,6 +26,7 @@ func (q Queue) Pending() string         { return q.Base() + "pending" }
 func (q Queue) Active() string          { return q.Base() + "active" }
 func (q Queue) Schedule() string        { return q.Base() + "schedule" }
 func (q Queue) Dead() string            { return q.Base() + "dead" }
+func (q Queue) Meta() string            { return q.Base() + "meta" }
 func (q Queue) Completed() string       { return q.Base() + "metrics:completed" }
 func (q Queue) Failed() string          { return q.Base() + "metrics:failed" }
 func (q Queue) Set(state string) string { return q.Base() + SetOf[state] }
@@ -88,6 +89,11 @@ func (q Queue) Reap(maxStalled, limit int64) []string {
 	}
 }
 
+// Queues is the verb of that name, which is of no queue.
+func Queues(after string, count int) []string {
+	return []string{"EMQ.QUEUES", after, strconv.Itoa(count)}
+}
+
 // Stats is the verb of that name.
 func (q Queue) Stats() []string { return []string{"EMQ.STATS", q.Base()} }
 
@@ -100,6 +106,57 @@ func (q Queue) Fix(cursor string, count int64) []string {
 	return append(q.Audit(cursor, count), "FIX")
 }
 
+// The verbs for many jobs. The words of the jobs follow one another as the verb takes them.
+
+func (q Queue) Menqueue(jobs ...string) []string {
+	return append([]string{"EMQ.MENQUEUE", q.Base()}, jobs...)
+}
+
+// Mschedule schedules at times or in so many ms, as the mode says.
+func (q Queue) Mschedule(mode string, jobs ...string) []string {
+	return append([]string{"EMQ.MSCHEDULE", q.Base(), mode}, jobs...)
+}
+
+func (q Queue) Mclaim(lease, count int64) []string {
+	return []string{"EMQ.MCLAIM", q.Base(), strconv.FormatInt(lease, 10), strconv.FormatInt(count, 10)}
+}
+
+func (q Queue) Mcomplete(jobs ...string) []string {
+	return append([]string{"EMQ.MCOMPLETE", q.Base()}, jobs...)
+}
+
+func (q Queue) Mextend(lease int64, jobs ...string) []string {
+	return append([]string{"EMQ.MEXTEND", q.Base(), strconv.FormatInt(lease, 10)}, jobs...)
+}
+
+func (q Queue) Mfail(limit int64, jobs ...string) []string {
+	return append([]string{"EMQ.MFAIL", q.Base(), strconv.FormatInt(limit, 10)}, jobs...)
+}
+
+// Release gives a job back, uncounted; Requeue and Remove are an operator's, on jobs of a state.
+func (q Queue) Release(id, token string, delay int64) []string {
+	return []string{"EMQ.RELEASE", q.Base(), id, token, strconv.FormatInt(delay, 10)}
+}
+
+func (q Queue) Requeue(state string, ids ...string) []string {
+	return append([]string{"EMQ.REQUEUE", q.Base(), state}, ids...)
+}
+
+func (q Queue) Remove(state string, ids ...string) []string {
+	return append([]string{"EMQ.REMOVE", q.Base(), state}, ids...)
+}
+
+// The gates: a pause, for ms or with 0 until Resume, and the limits.
+func (q Queue) Pause(ms int64) []string {
+	return []string{"EMQ.PAUSE", q.Base(), strconv.FormatInt(ms, 10)}
+}
+
+func (q Queue) Resume() []string { return []string{"EMQ.RESUME", q.Base()} }
+
+func (q Queue) Limit(concurrency, rate, duration int64) []string {
+	return []string{"EMQ.LIMIT", q.Base(), strconv.FormatInt(concurrency, 10), strconv.FormatInt(rate, 10), strconv.FormatInt(duration, 10)}
+}
+
 // Move are the plain commands that take a job from one state to another by hand.
 func (q Queue) Move(id, from, to string) [][]string {
 	return [][]string{
@@ -107,6 +164,15 @@ func (q Queue) Move(id, from, to string) [][]string {
 		{"HSET", q.Row(id), "state", to},
 		{"ZADD", q.Set(to), "0", id},
 	}
+}
+
+// BClaim waits for a job of several queues, the first first; timeout 0 is for ever.
+func BClaim(lease, timeout int64, queues ...Queue) []string {
+	args := []string{"EMQ.BCLAIM", strconv.FormatInt(lease, 10), strconv.FormatInt(timeout, 10)}
+	for _, q := range queues {
+		args = append(args, q.Base())
+	}
+	return args
 }
 
 // With returns a copy of a command with one word replaced; 0 is the verb itself.

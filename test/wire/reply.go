@@ -35,6 +35,20 @@ func Claimed(id, payload string, token int64) string {
 	return Array(Bulk(id), Bulk(payload), Integer(token))
 }
 
+// BClaimed is the answer to a claim that waits.
+func BClaimed(q Queue, id, payload string, token int64) string {
+	return Array(Bulk(q.Base()), Bulk(id), Bulk(payload), Integer(token))
+}
+
+// Statuses is the answer to a verb for listed jobs: a status for each.
+func Statuses(of ...int64) string {
+	list := make([]string, len(of))
+	for i, n := range of {
+		list[i] = Integer(n)
+	}
+	return Array(list...)
+}
+
 // Reaped is the answer to a reap: the jobs that are pending again, and those that are dead.
 func Reaped(recovered, dead []string) string {
 	bulks := func(ids []string) string {

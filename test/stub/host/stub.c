@@ -40,6 +40,8 @@ struct vm_key {
     size_t end;
     unsigned seen;  /* the store's changes when the range began */
     int ranging;
+    vm_ctx *by;          /* whose it is */
+    struct vm_key *next; /* that is open */
 };
 struct vm_command {
     char *name;
@@ -69,11 +71,12 @@ struct vm_ctx {
     int asks_for_keys;
     text reply;
     long replies; /* that are still to come; arrays add theirs */
+    size_t postponed;
     int refused, wrote;
     const char *verb;
 };
 
-enum { MAX_CLIENTS = 64, MAX_COMMANDS = 64, MAX_CHANGED = 1024, MAX_WORDS = 1024, MAX_SETTINGS = 16, MAX_TIMERS = 8 };
+enum { MAX_CLIENTS = 64, MAX_COMMANDS = 64, MAX_CHANGED = 4096, MAX_WORDS = 8192, MAX_SETTINGS = 16, MAX_TIMERS = 8 };
 
 /* The module may keep the names of some queues and some decimals; more strings than this it only keeps if it forgets to
  * free them. */
@@ -221,7 +224,27 @@ static void api_SetModuleAttribs(vm_ctx *ctx, const char *name, int version, int
 }
 static void api_SetModuleOptions(vm_ctx *ctx, int options) { (void)ctx; module_options = options; }
 static int api_GetServerVersion(void) { return server_version; }
-static int api_GetContextFlags(vm_ctx *ctx) { (void)ctx; return is_replica ? VM_CTX_REPLICA : 0; }
+/* Nobody waits here. */
+static int api_GetContextFlags(vm_ctx *ctx) { (void)ctx; return VM_CTX_DENY_BLOCKING | (is_replica ? VM_CTX_REPLICA : 0); }
+
+static vm_blocked *api_BlockClientOnKeysWithFlags(vm_ctx *ctx, vm_command_fn on_ready, vm_command_fn on_timeout, vm_free_fn on_free,
+                                                  long long timeout_ms, vm_string **keys, int num_keys, void *with, int flags) {
+    (void)ctx, (void)on_ready, (void)on_timeout, (void)on_free, (void)timeout_ms, (void)keys, (void)num_keys, (void)with, (void)flags;
+    fault("a client is blocked where that is denied");
+}
+static void api_SetDisconnectCallback(vm_blocked *blocked, vm_disconnect_fn f) { (void)blocked, (void)f; fault("nobody waits"); }
+static void *api_GetBlockedClientPrivateData(vm_ctx *ctx) { (void)ctx; fault("nobody waits"); }
+static void api_SignalKeyAsReady(vm_ctx *ctx, vm_string *key) { (void)ctx, (void)key; fault("nobody waits"); }
+static vm_ctx *api_GetThreadSafeContext(vm_blocked *blocked) { (void)blocked; fault("nobody waits"); }
+static vm_ctx *api_GetDetachedThreadSafeContext(vm_ctx *ctx) { (void)ctx; fault("nobody waits"); }
+static void api_FreeThreadSafeContext(vm_ctx *ctx) { (void)ctx; fault("nobody waits"); }
+static unsigned long long api_GetClientId(vm_ctx *ctx) { (void)ctx; return 1; }
+static vm_string *api_GetClientUserNameById(vm_ctx *ctx, uint64_t client) { (void)ctx, (void)client; return NULL; }
+static int api_ACLCheckCommandPermissions(vm_user *user, vm_string **argv, int argc) { (void)user, (void)argv, (void)argc; return VM_OK; }
+static int api_ACLAddLogEntryByUserName(vm_ctx *ctx, vm_string *user, vm_string *object, int reason) {
+    (void)ctx, (void)user, (void)object, (void)reason;
+    return VM_OK;
+}
 
 static vm_info *api_GetServerInfo(vm_ctx *ctx, const char *section) {
     (void)ctx;
@@ -344,10 +367,14 @@ static vm_command *api_GetCommand(vm_ctx *ctx, const char *name) {
 static int api_SetCommandInfo(vm_command *command, const vm_command_info *info) {
     size_t n = strlen(info->summary) + strlen(info->complexity) + strlen(info->since) + (info->tips ? strlen(info->tips) : 0);
     int args = 0, specs = 0;
-    for (const vm_arg *a = info->args; a && a->name; a++, args++) n += strlen(a->name);
+    for (const vm_arg *a = info->args; a && a->name; a++, args++) {
+        n += strlen(a->name);
+        if ((a->type == VM_ARG_BLOCK) != (a->subargs != NULL)) fault("%s: a block that is none", command->name);
+        for (const vm_arg *sub = a->subargs; sub && sub->name; sub++) n += strlen(sub->name);
+    }
     for (const vm_key_spec *k = info->key_specs; k && k->begin; k++, specs++) n += k->bs.index.pos;
     if (info->arity > 0 && args != info->arity - 1) fault("%s: %d arguments of %d", command->name, args, info->arity);
-    if (!n || !specs) fault("%s: no documentation", command->name);
+    if (!n || (!specs && strcmp(command->name, "EMQ.QUEUES"))) fault("%s: no documentation", command->name);
     command->arity = info->arity;
     return VM_OK;
 }
@@ -439,6 +466,11 @@ static int words(bytes *to, const char *format, va_list args, int *as_user) {
         } else if (*format == 'c') {
             const char *s = va_arg(args, const char *);
             to[n++] = (bytes){(char *)s, strlen(s)};
+        } else if (*format == 'v') {
+            vm_string **list = va_arg(args, vm_string **);
+            size_t of = va_arg(args, size_t);
+            if ((size_t)n + of > MAX_WORDS) fault("too many words");
+            for (size_t i = 0; i < of; i++) to[n++] = list[i]->b;
         } else if (*format == 'C') {
             *as_user = 1;
         } else if (!strchr("!EDS", *format)) {
@@ -458,7 +490,8 @@ static vm_reply *api_Call(vm_ctx *ctx, const char *name, const char *format, ...
     va_end(args);
     errno = 0;
     if (strchr(format, 'D')) { /* a dry run */
-        if (n > 1) return NULL;
+        if (as_user && rights == NO_USER) errno = ENOTSUP;
+        if (n > 1 || !strcmp(name, "PING")) return NULL;
         errno = EINVAL;
         return new_reply(VM_REPLY_ERROR, "ERR wrong number of arguments");
     }
@@ -510,7 +543,8 @@ static vm_ctx *enter(visit *v, int db) {
 }
 
 static void leave(visit *v, const char *what) {
-    if (held.strings - v->strings > v->may_keep || held.strings - strings_loaded > MAX_KEPT || held.keys != v->keys || held.replies != v->replies || held.infos)
+    long kept = v->was ? 0 : held.strings - strings_loaded; /* a verb that it interrupts holds what it needs */
+    if (held.strings - v->strings > v->may_keep || kept > MAX_KEPT || held.keys != v->keys || held.replies != v->replies || held.infos)
         fault("a callback for %s keeps %ld strings, %ld keys, %ld replies", what, held.strings - v->strings,
               held.keys - v->keys, held.replies - v->replies);
     if (v->ctx.replies) fault("a callback for %s replies", what);
@@ -623,7 +657,17 @@ static int run_timers(int most) {
 
 static object *at(vm_key *key) { return find(&data, running->db, key->name); }
 
+static vm_key *open_keys;
+
+/* What goes away through one of two handles is still looked at when the other is closed. */
+static void alone(const vm_key *key) {
+    for (const vm_key *other = open_keys; other; other = other->next)
+        if (other != key && other->by == running && same(other->name, key->name))
+            fault("a key is written while it is open twice: %.*s", (int)key->name.n, key->name.p);
+}
+
 static object *to_write(vm_key *key, int type) {
+    alone(key);
     if (!(key->mode & VM_WRITE)) fault("a write through a key that is open for reading");
     object *o = at(key);
     if (o && o->type != type) return NULL;
@@ -638,12 +682,16 @@ static vm_key *api_OpenKey(vm_ctx *ctx, vm_string *name, int mode) {
     (void)ctx;
     if (!(mode & VM_OPEN_NOEXPIRE) && held.keys) fault("a key may expire while another is open");
     vm_key *key = calloc(1, sizeof(*key));
-    *key = (vm_key){.name = copy_of(name->b.p, name->b.n), .mode = mode};
+    *key = (vm_key){.name = copy_of(name->b.p, name->b.n), .mode = mode, .by = running, .next = open_keys};
+    open_keys = key;
     held.keys++;
     return key;
 }
 
 static void api_CloseKey(vm_key *key) {
+    vm_key **at = &open_keys;
+    while (*at != key) at = &(*at)->next;
+    *at = key->next;
     free(key->name.p);
     free(key);
     held.keys--;
@@ -657,6 +705,7 @@ static int api_KeyType(vm_key *key) {
 static size_t api_ValueLength(vm_key *key) { return at(key) ? at(key)->n : 0; }
 
 static int api_DeleteKey(vm_key *key) {
+    alone(key);
     if (!(key->mode & VM_WRITE)) return VM_ERR;
     if (!at(key)) return VM_OK;
     drop(&data, running->db, key->name);
@@ -769,6 +818,114 @@ static int api_ZsetRangeNext(vm_key *key) {
 
 static void api_ZsetRangeStop(vm_key *key) { key->ranging = 0; }
 
+/* ---- Users: the one that there is may do all, or nothing ---- */
+
+static vm_string *api_GetCurrentUserName(vm_ctx *ctx) {
+    (void)ctx;
+    if (rights == NO_USER) fault("a server crashes where there is no user");
+    return api_CreateString(NULL, "default", 7);
+}
+static vm_user *api_GetModuleUserFromUserName(vm_string *name) { (void)name; return malloc(1); }
+static int api_FreeModuleUser(vm_user *user) { free(user); return VM_OK; }
+static int api_ACLCheckKeyPermissions(vm_user *user, vm_string *key, int flags) {
+    (void)user, (void)key, (void)flags;
+    return rights == RIGHTS ? VM_OK : VM_ERR;
+}
+
+/* ---- Dictionaries, in the order of their keys ---- */
+
+struct vm_dict {
+    struct {
+        bytes key;
+        void *value;
+    } *entry;
+    size_t n;
+};
+struct vm_dict_iterator {
+    const vm_dict *dict;
+    bytes after; /* the key of the last entry, or what it began with */
+    int at_start, inclusive;
+};
+
+/* The place of the first entry that is not before a key. */
+static size_t place_in(const vm_dict *d, bytes key) {
+    size_t i = 0;
+    for (; i < d->n; i++) {
+        bytes other = d->entry[i].key;
+        int c = memcmp(other.p, key.p, other.n < key.n ? other.n : key.n);
+        if (c > 0 || (!c && other.n >= key.n)) break;
+    }
+    return i;
+}
+
+static int holds(const vm_dict *d, size_t i, bytes key) { return i < d->n && same(d->entry[i].key, key); }
+
+static vm_dict *api_CreateDict(vm_ctx *ctx) { (void)ctx; return calloc(1, sizeof(vm_dict)); }
+static uint64_t api_DictSize(vm_dict *d) { return d->n; }
+
+static int api_DictSetC(vm_dict *d, void *key, size_t n, void *value) {
+    bytes k = {key, n};
+    size_t i = place_in(d, k);
+    if (holds(d, i, k)) return VM_ERR;
+    void *grown = malloc((d->n + 1) * sizeof(*d->entry));
+    if (d->n) memcpy(grown, d->entry, d->n * sizeof(*d->entry));
+    free(d->entry);
+    d->entry = grown;
+    memmove(d->entry + i + 1, d->entry + i, (d->n++ - i) * sizeof(*d->entry));
+    d->entry[i].key = copy_of(key, n);
+    d->entry[i].value = value;
+    return VM_OK;
+}
+
+static void *api_DictGetC(vm_dict *d, void *key, size_t n, int *missing) {
+    size_t i = place_in(d, (bytes){key, n});
+    int there = holds(d, i, (bytes){key, n});
+    if (missing) *missing = !there;
+    return there ? d->entry[i].value : NULL;
+}
+
+static int api_DictDelC(vm_dict *d, void *key, size_t n, void *old) {
+    size_t i = place_in(d, (bytes){key, n});
+    if (!holds(d, i, (bytes){key, n})) return VM_ERR;
+    if (old) *(void **)old = d->entry[i].value;
+    free(d->entry[i].key.p);
+    memmove(d->entry + i, d->entry + i + 1, (--d->n - i) * sizeof(*d->entry));
+    return VM_OK;
+}
+
+static int api_DictIteratorReseekC(vm_dict_iterator *it, const char *op, void *key, size_t n) {
+    if (strcmp(op, "^") && strcmp(op, ">") && strcmp(op, ">=")) fault("a dictionary is walked by %s", op);
+    bytes from = copy_of(key, n);
+    free(it->after.p);
+    it->after = from;
+    it->at_start = *op == '^';
+    it->inclusive = !strcmp(op, ">=");
+    return 1;
+}
+
+static vm_dict_iterator *api_DictIteratorStartC(vm_dict *d, const char *op, void *key, size_t n) {
+    vm_dict_iterator *it = calloc(1, sizeof(*it));
+    it->dict = d;
+    api_DictIteratorReseekC(it, op, key, n);
+    return it;
+}
+
+static void *api_DictNextC(vm_dict_iterator *it, size_t *n, void **value) {
+    const vm_dict *d = it->dict;
+    size_t i = it->at_start ? 0 : place_in(d, it->after);
+    if (!it->at_start && !it->inclusive && holds(d, i, it->after)) i++;
+    if (i == d->n) return NULL;
+    if (n) *n = d->entry[i].key.n;
+    if (value) *value = d->entry[i].value;
+    api_DictIteratorReseekC(it, ">", d->entry[i].key.p, d->entry[i].key.n);
+    return d->entry[i].key.p;
+}
+
+static void api_DictIteratorStop(vm_dict_iterator *it) {
+    free(it->after.p);
+    free(it);
+}
+
 /* ---- Effects ---- */
 
 static long long api_CachedMicroseconds(void) { return now_us; }
@@ -833,7 +990,34 @@ static int api_WrongArity(vm_ctx *ctx) {
 
 static int api_ReplyWithLongLong(vm_ctx *ctx, long long n) { put(&ctx->reply, ":%lld\r\n", n); ctx->replies--; return VM_OK; }
 static int api_ReplyWithString(vm_ctx *ctx, vm_string *s) { put_bulk(&ctx->reply, s->b); ctx->replies--; return VM_OK; }
-static int api_ReplyWithArray(vm_ctx *ctx, long n) { put(&ctx->reply, "*%ld\r\n", n); ctx->replies += n - 1; return VM_OK; }
+static int api_ReplyWithSimpleString(vm_ctx *ctx, const char *s) { put(&ctx->reply, "+%s\r\n", s); ctx->replies--; return VM_OK; }
+
+/* An array whose length comes at its end begins with a place for it. */
+static int api_ReplyWithArray(vm_ctx *ctx, long n) {
+    if (n == VM_POSTPONED_LEN) {
+        ctx->postponed = ctx->reply.n;
+        ctx->replies--;
+        return VM_OK;
+    }
+    put(&ctx->reply, "*%ld\r\n", n);
+    ctx->replies += n - 1;
+    return VM_OK;
+}
+
+static void api_ReplySetArrayLength(vm_ctx *ctx, long n) {
+    text t = {0};
+    put(&t, "*%ld\r\n", n);
+    size_t elements = ctx->reply.n - ctx->postponed;
+    t.p = realloc(t.p, t.n + elements + 1);
+    if (elements) memcpy(t.p + t.n, ctx->reply.p + ctx->postponed, elements);
+    t.n += elements;
+    ctx->reply.p = realloc(ctx->reply.p, ctx->postponed + t.n);
+    memcpy(ctx->reply.p + ctx->postponed, t.p, t.n);
+    ctx->reply.n = ctx->postponed + t.n;
+    free(t.p);
+    ctx->replies += n;
+}
+
 static int api_ReplyWithMap(vm_ctx *ctx, long n) { return api_ReplyWithArray(ctx, 2 * n); }
 static int api_ReplyWithEmptyArray(vm_ctx *ctx) { return api_ReplyWithArray(ctx, 0); }
 static int api_ReplyWithNull(vm_ctx *ctx) { put(&ctx->reply, "$-1\r\n"); ctx->replies--; return VM_OK; }

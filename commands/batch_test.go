@@ -1,0 +1,840 @@
+package commands
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"emq/fence"
+)
+
+// store is what a server holds of one queue, as far as verbs look at it. A row of nil is a key of another type.
+type store struct {
+	identity string
+	fence    Type
+	rows     map[string]row
+	sets     [NumKeys]map[string]int64
+	types    [NumKeys]Type // of the sets and the counters
+	count    string        // of the counter, if that is a hash; "" is none
+	meta     row           // the gates, if that is a hash
+	now      int64
+}
+
+func newStore() *store {
+	s := &store{identity: fence.Identity, fence: String, rows: map[string]row{}, now: now}
+	for k := KeyPending; k < NumKeys; k++ {
+		s.types[k] = None
+	}
+	for k := KeyPending; k <= KeyDead; k++ {
+		s.sets[k] = map[string]int64{}
+	}
+	return s
+}
+
+func (s *store) clone() *store {
+	c := *s
+	c.rows = map[string]row{}
+	for id, r := range s.rows {
+		c.rows[id] = maps.Clone(r)
+	}
+	for k := range c.sets {
+		c.sets[k] = maps.Clone(s.sets[k])
+	}
+	c.meta = maps.Clone(s.meta)
+	return &c
+}
+
+// put puts a job into the set of its state.
+func (s *store) put(id string, r row, sets ...Key) {
+	s.rows[id] = r
+	for _, k := range sets {
+		s.add(k, id, now+5000)
+	}
+}
+
+func (s *store) add(k Key, id string, score int64) {
+	if s.types[k] == None {
+		s.types[k] = SortedSet
+	}
+	s.sets[k][id] = score
+}
+
+// read is a job as a host reads it for a verb.
+func (s *store) read(verb Verb, id string, looked bool) Job {
+	plan := &Table[verb].Plan
+	j := Job{ID: id, Type: None, Looked: looked}
+	r, there := s.rows[id]
+	switch {
+	case there && r == nil:
+		j.Type = String
+	case there:
+		j.Type = Hash
+		fields := plan.Values
+		if looked {
+			fields = slices.Concat(fields, plan.Late)
+		}
+		for _, f := range fields {
+			if value, ok := r[f]; ok {
+				j.Row[f] = value
+				j.Present |= 1 << f
+			}
+		}
+	}
+	for k := KeyPending; k <= KeyDead; k++ {
+		_, in := s.sets[k][id]
+		if in && s.types[k] == SortedSet && (k == plan.Member || looked && plan.Jobs == WalkedJobs) {
+			j.Member |= 1 << k
+		}
+	}
+	return j
+}
+
+// call is a call as a host begins it.
+func (s *store) call(verb Verb, args []string) *Call {
+	c := &Call{Args: append([]string{Table[verb].Name}, args...), Epoch: "run", Now: s.now, IdentityType: s.fence}
+	if s.fence == String {
+		c.Identity = s.identity
+	}
+	for _, k := range Table[verb].Plan.Keys {
+		c.Types[k] = s.types[k]
+	}
+	for i, p := range Table[verb].Plan.Probes {
+		value, there := s.count, s.count != ""
+		if p.Key == KeyMeta {
+			value, there = s.meta[p.Field]
+		}
+		if c.Types[p.Key] == Hash && there {
+			c.Probes[i] = value
+			c.Probed |= 1 << i
+		}
+	}
+	if Table[verb].Plan.Gated && s.types[KeyMeta] == Hash && s.types[KeyActive] == SortedSet {
+		c.NumActive = int64(len(s.sets[KeyActive]))
+	}
+	return c
+}
+
+// entries are the members of a set in their order.
+func (s *store) entries(k Key) []string {
+	return slices.SortedFunc(maps.Keys(s.sets[k]), func(a, b string) int {
+		if d := s.sets[k][a] - s.sets[k][b]; d != 0 {
+			return int(d)
+		}
+		return strings.Compare(a, b)
+	})
+}
+
+// run has a call decided as the host does, in windows of a size, and carries out its effects, which are those on the
+// window's jobs in their order or, where the verb merges them, as WIRE6 §7 orders them.
+func (s *store) run(t testing.TB, verb Verb, args []string, window int) *Outcome {
+	t.Helper()
+	v := &Table[verb]
+	c := s.call(verb, args)
+	var ids []string
+	switch v.Plan.Jobs {
+	case NamedJob:
+		ids = []string{c.Args[v.At(RoleID)]}
+	case ListedJobs:
+		for at := v.At(RoleID); at < len(c.Args); at += len(v.List) {
+			ids = append(ids, c.Args[at])
+		}
+	case WalkedJobs:
+		if s.types[v.Plan.Walk] == SortedSet {
+			ids = s.entries(v.Plan.Walk)
+		}
+	}
+	at := map[string]int32{}
+	var all []Job
+	for i, id := range ids {
+		j := s.read(verb, id, false)
+		j.Shift = int32(i * len(v.List))
+		if v.Plan.Jobs == ListedJobs {
+			if j.Twin = at[id]; j.Twin == 0 {
+				at[id] = int32(i) + 1
+			}
+		}
+		all = append(all, j)
+	}
+	o := &Outcome{Effects: make([]Effect, 0, MaxEffects*(len(ids)+1)), Marks: make([]Mark, 0, len(ids)+1)}
+	want := window
+	if v.Plan.Jobs == WalkedJobs {
+		want = 1
+	}
+	next := 0
+	for round := 0; ; round++ {
+		if len(c.Jobs) == 0 && !c.Ended {
+			n := min(want, len(all)-next)
+			c.Jobs = all[next : next+n]
+			next += n
+			c.Ended = n < want || v.Plan.Jobs == NamedJob
+		}
+		o.Marks = o.Marks[:int(c.First)+len(c.Jobs)]
+		Decide(verb, c, o)
+		require.Less(t, round, 3*len(ids)+5, "the call does not end")
+		c.First += o.Done
+		c.Step += o.Done
+		c.Jobs = c.Jobs[o.Done:]
+		switch o.Next {
+		case NextLook:
+			j := s.read(verb, c.Jobs[0].ID, true)
+			j.Shift, j.Twin = c.Jobs[0].Shift, c.Jobs[0].Twin
+			c.Jobs[0] = j
+			if v.Plan.Jobs == WalkedJobs {
+				for _, k := range []Key{KeyPending, KeyActive, KeySchedule, KeyDead} {
+					c.Types[k] = s.types[k]
+				}
+			}
+			if v.Plan.LateProbes {
+				late := *s.call(verb, args)
+				c.Types[counterOf(verb)] = s.types[counterOf(verb)]
+				if c.Types[counterOf(verb)] == Hash && s.count != "" {
+					late.Probes[0], late.Probed = s.count, 1
+				}
+				c.Probes, c.Probed = late.Probes, late.Probed
+			}
+			continue
+		case NextMore:
+			require.Empty(t, c.Jobs)
+			require.Positive(t, o.Want)
+			require.LessOrEqual(t, int(o.Want), Window)
+			want = min(int(o.Want), window)
+			continue
+		}
+		break
+	}
+	o.Marks = o.Marks[:c.First]
+	if o.TextLen > 0 {
+		require.Empty(t, o.Effects, "%s", o.Text[:o.TextLen])
+		return o
+	}
+	if o.ClaimIdentity {
+		s.fence, s.identity = String, fence.Identity
+	}
+	s.carryOut(t, c, o, ids, v.Plan.Merged)
+	return o
+}
+
+// merged orders effects as WIRE6 §7 does; those of one rank stay in their order.
+func merged(e Effect) int {
+	switch e.Op {
+	case OpZrem:
+		return 0
+	case OpHset, OpHdel:
+		return 1
+	case OpDel:
+		return 2
+	case OpZadd:
+		return 3
+	}
+	return 4
+}
+
+// hash is the row of a job, or meta.
+func (s *store) hash(k Key, id string) (r row, there bool) {
+	if k == KeyMeta {
+		return s.meta, s.types[KeyMeta] == Hash
+	}
+	r, there = s.rows[id]
+	return r, there
+}
+
+func (s *store) makeHash(k Key, id string) row {
+	r := row{}
+	if k == KeyMeta {
+		s.types[KeyMeta], s.meta = Hash, r
+	} else {
+		s.rows[id] = r
+	}
+	return r
+}
+
+// gate gives the queue the fields of a meta.
+func (s *store) gate(meta row) *store {
+	s.types[KeyMeta], s.meta = Hash, meta
+	return s
+}
+
+func (s *store) carryOut(t testing.TB, c *Call, o *Outcome, ids []string, merge bool) {
+	t.Helper()
+	effects := slices.Clone(o.Effects)
+	if merge {
+		slices.SortStableFunc(effects, func(a, b Effect) int { return merged(a) - merged(b) })
+	}
+	for _, e := range effects {
+		id := ""
+		if e.Key != KeyMeta {
+			id = ids[e.Job]
+		}
+		switch e.Op {
+		case OpHset:
+			r, there := s.hash(e.Key, id)
+			require.False(t, there && r == nil, "%s is no hash", id)
+			if !there {
+				r = s.makeHash(e.Key, id)
+			}
+			for i, f := range e.Fields[:e.N] {
+				switch v := e.value(i); v.Kind {
+				case ValueConst:
+					r[f] = ConstText[v.N]
+				case ValueArg:
+					r[f] = c.Args[v.N]
+				case ValueInt:
+					r[f] = strconv.FormatInt(v.N, 10)
+				case ValueEpoch:
+					r[f] = c.Epoch
+				}
+			}
+		case OpHdel:
+			r, _ := s.hash(e.Key, id)
+			for _, f := range e.Fields[:e.N] {
+				delete(r, f)
+			}
+			if e.Key == KeyMeta && len(r) == 0 {
+				s.types[KeyMeta] = None
+			}
+		case OpDel:
+			delete(s.rows, id)
+		case OpZadd:
+			s.add(e.Key, id, e.Score)
+		case OpZrem:
+			for _, k := range []Key{e.Key, e.OrElse} {
+				if k == NoKey {
+					continue
+				}
+				if _, in := s.sets[k][id]; in {
+					delete(s.sets[k], id)
+					if len(s.sets[k]) == 0 {
+						s.types[k] = None
+					}
+					break
+				}
+			}
+		case OpHincrby:
+			n, _ := strconv.ParseInt(s.count, 10, 64)
+			s.types[e.Key], s.count = Hash, strconv.FormatInt(n+e.Values[1], 10)
+			require.Equal(t, s.count, strconv.FormatInt(e.Values[0], 10), "the sum")
+		}
+	}
+}
+
+// statuses are the answer to a list.
+func statuses(o *Outcome) []int8 {
+	list := []int8{}
+	for _, m := range o.Marks {
+		list = append(list, Statuses[m.Result])
+	}
+	return list
+}
+
+func text(o *Outcome) string { return string(o.Text[:o.TextLen]) }
+
+// groups splits the arguments of a call of a list into those of the call and those of each job.
+func groups(verb Verb, args []string) (head []string, jobs [][]string) {
+	n := len(Table[verb].Args)
+	return args[:n], slices.Collect(slices.Chunk(args[n:], len(Table[verb].List)))
+}
+
+// single is the call of the verb for one job that judges as a batch judges that job, written from WIRE6 §4 and §6.
+func single(verb Verb, head, job []string) (Verb, []string) {
+	b, id := head[0], job[0]
+	switch verb {
+	case Menqueue:
+		return Enqueue, []string{"2", b + "job:" + id, b + "pending", id, job[1]}
+	case Mschedule:
+		return Schedule, []string{"2", b + "job:" + id, b + "schedule", id, job[2], head[1], job[1]}
+	case Mcomplete:
+		return Complete, []string{"2", b + "active", b + "job:" + id, id, job[1], b}
+	case Mextend:
+		return Extend, []string{"2", b + "active", b + "job:" + id, id, job[1], head[1]}
+	case Mfail:
+		return Fail, []string{"4", b + "active", b + "schedule", b + "dead", b + "job:" + id, id, job[1], job[2], head[1], job[3], b}
+	}
+	panic("no list")
+}
+
+// statusOf reads the answer of a single verb as a status, from WIRE6 §7's table.
+func statusOf(t testing.TB, verb Verb, o *Outcome) int8 {
+	t.Helper()
+	switch text := text(o); {
+	case text == "EMQSTALE job gone":
+		return 0
+	case strings.HasPrefix(text, "EMQSTALE "):
+		return -1
+	case strings.HasPrefix(text, "EMQSCRIPT "):
+		return -2
+	case strings.HasPrefix(text, "WRONGTYPE "): // of the row
+		return 0
+	case text != "":
+		require.Fail(t, text)
+	case o.Reply == constReply(ConstDead):
+		return 2
+	case o.Reply == constReply(ConstScheduled):
+		return 1
+	case verb == Extend && o.Reply.N == -1:
+		return 0
+	}
+	return int8(o.Reply.N)
+}
+
+// inTurn is what single verbs, one after the other, make of a store and answer: a refusal of the call as a whole, or a
+// status for each job.
+func (s *store) inTurn(t testing.TB, verb Verb, args []string) (refused string, list []int8) {
+	t.Helper()
+	head, jobs := groups(verb, args)
+	none := slices.Clone(jobs[0])
+	none[0] = "JOBnone"
+	one, call := single(verb, head, none)
+	if refused := text(s.clone().run(t, one, call, 1)); strings.HasPrefix(refused, "EMQFENCE ") || strings.HasPrefix(refused, "WRONGTYPE ") {
+		return refused, nil
+	}
+	before := s.clone()
+	for _, job := range jobs {
+		one, call := single(verb, head, job)
+		o := s.run(t, one, call, 1)
+		if refused := text(o); strings.HasPrefix(refused, "EMQFENCE ") {
+			*s = *before
+			return refused, nil
+		}
+		list = append(list, statusOf(t, one, o))
+	}
+	return "", list
+}
+
+// claimed are the ids and tokens of the jobs that a claim hands out.
+func claimed(s *store, entries []string, o *Outcome) (list []string) {
+	for i, m := range o.Marks {
+		if m.Result == ResultClaimed {
+			list = append(list, fmt.Sprint(entries[i], " ", m.Token))
+		}
+	}
+	return list
+}
+
+// claimsInTurn is MCLAIM by single claims. An entry that is dropped counts against one bound for all.
+func (s *store) claimsInTurn(t testing.TB, base, leaseMillis string, count int) (refused string, list []string) {
+	t.Helper()
+	for bad := 0; len(list) < count && bad < maxDropped; {
+		entries := s.entries(KeyPending)
+		o := s.run(t, Claim, []string{"2", base + "pending", base + "active", base + "job:", leaseMillis}, 1)
+		if o.TextLen > 0 {
+			return text(o), nil
+		}
+		got := claimed(s, entries, o)
+		if len(got) == 0 {
+			break
+		}
+		list = append(list, got...)
+		bad += len(o.Marks) - 1
+	}
+	return "", list
+}
+
+// compare has a call of a batch decided, and the single verbs in its place: the answers and the stores must be the same.
+func compare(t testing.TB, verb Verb, s *store, args []string, window int) {
+	t.Helper()
+	batch, turn := s.clone(), s.clone()
+	entries := s.entries(KeyPending)
+	o := batch.run(t, verb, args, window)
+	if verb == Mclaim {
+		count, _ := strconv.Atoi(args[2])
+		refused, list := turn.claimsInTurn(t, args[0], args[1], count)
+		require.Equal(t, refused, text(o))
+		if refused == "" {
+			require.Equal(t, list, claimed(batch, entries, o))
+		}
+	} else {
+		refused, list := turn.inTurn(t, verb, args)
+		require.Equal(t, refused, text(o), "%q", args)
+		if refused == "" {
+			require.Equal(t, list, statuses(o), "%q", args)
+		} else {
+			require.GreaterOrEqual(t, o.Result, ResultArgument, "a refusal is counted as one")
+		}
+	}
+	require.Equal(t, turn, batch, "%s %q", Table[verb].Name, args)
+	for _, m := range o.Marks {
+		require.True(t, m.Result == NoResult || slices.Contains(Table[verb].Results, m.Result), "INFO has no name for %d", m.Result)
+	}
+}
+
+var batches = []Verb{Menqueue, Mschedule, Mclaim, Mcomplete, Mextend, Mfail}
+
+// store makes up a queue of few jobs, so that they meet.
+func (d *dice) store(verb Verb) *store {
+	s := newStore()
+	switch d.below(16) {
+	case 13:
+		s.fence = None
+	case 14:
+		s.fence = List
+	case 15:
+		s.identity = "echomq:4.0.0"
+	}
+	for k := KeyPending; k <= KeyDead; k++ {
+		if d.below(24) == 23 {
+			s.types[k] = String
+		}
+	}
+	for i := range d.below(12) {
+		id := fmt.Sprintf("JOB%d", i)
+		if d.below(8) == 7 {
+			s.rows[id] = nil
+			continue
+		}
+		state := []string{"active", "active", "active", "pending", "scheduled", "dead", "odd"}[d.below(7)]
+		r := row{FieldState: state, FieldAttempts: []string{"1", "1", "1", "2", "0", "x", "9007199254740991"}[d.below(7)], FieldPayload: "p"}
+		for _, field := range []struct {
+			f  Field
+			in int
+		}{{FieldLeaseEpoch, 2}, {FieldFailures, 3}, {FieldStalled, 4}, {FieldGroup, 12}, {FieldParent, 12}} {
+			if d.below(field.in) == field.in-1 {
+				r[field.f] = "2"
+			}
+		}
+		if d.below(16) == 15 {
+			delete(r, FieldAttempts)
+		}
+		s.rows[id] = r
+		for k := KeyPending; k <= KeyDead; k++ {
+			home := map[string]Key{"pending": KeyPending, "active": KeyActive, "scheduled": KeySchedule, "dead": KeyDead}[state] == k
+			if (d.below(16) == 15) != home && (s.types[k] == None || s.types[k] == SortedSet) {
+				s.add(k, id, now+int64(d.below(3)))
+			}
+		}
+	}
+	for range d.below(4) {
+		if s.types[KeyPending] != String {
+			s.add(KeyPending, d.word("JOBnone", "GRP1", "JOBx"), int64(d.below(2)))
+		}
+	}
+	if k := counterOf(verb); k != NoKey {
+		s.types[k] = []Type{None, Hash, Hash, String}[d.below(4)]
+		if s.types[k] == Hash {
+			s.count = []string{"", "7", "9223372036854775807", "9223372036854775805", "-3", "x"}[d.below(6)]
+		}
+	}
+	return s
+}
+
+// batch makes up a call on it.
+func (d *dice) batch(verb Verb) []string {
+	args := []string{"emq:{q}:"}
+	switch verb {
+	case Mclaim:
+		return append(args, "1000", []string{"1", "2", "3", "10", "1000"}[d.below(5)])
+	case Mschedule:
+		args = append(args, []string{"in", "at"}[d.below(2)])
+	case Mextend:
+		args = append(args, "30000")
+	case Mfail:
+		args = append(args, []string{"1", "2", "3", "4"}[d.below(4)])
+	}
+	most := []int{1, 2, 5, 40, 100}[d.below(5)]
+	for range 1 + d.below(most) {
+		job := []string{fmt.Sprintf("JOB%d", d.below(14))}
+		switch token := []string{"1", "1", "1", "2", "x", ""}[d.below(6)]; verb {
+		case Menqueue:
+			job = append(job, fmt.Sprint("payload", d.below(5)))
+		case Mschedule:
+			job = append(job, []string{"0", "7", "4503599627370495"}[d.below(3)], fmt.Sprint("payload", d.below(5)))
+		case Mcomplete, Mextend:
+			job = append(job, token)
+		case Mfail:
+			job = append(job, token, []string{"0", "1000"}[d.below(2)], fmt.Sprint("why", d.below(5)))
+		}
+		args = append(args, job...)
+	}
+	return args
+}
+
+// full counters: a batch that does not fit leaves the counter alone, where single verbs count up to its brim.
+func nearlyFull(s *store) bool { return s.count == "9223372036854775805" }
+
+// FuzzBatch has a batch and the single verbs in its place meet any queue: they answer the same and leave the same.
+func FuzzBatch(f *testing.F) {
+	for v := range batches {
+		f.Add(uint8(v), []byte{})
+	}
+	f.Fuzz(func(t *testing.T, v uint8, data []byte) {
+		d := dice(data)
+		verb := batches[int(v)%len(batches)]
+		fuzzBatch(t, verb, &d)
+	})
+}
+
+func fuzzBatch(t testing.TB, verb Verb, d *dice) {
+	s := d.store(verb)
+	window := []int{32, 1, 2, 3}[d.below(4)]
+	args := d.batch(verb)
+	if nearlyFull(s) {
+		o := s.run(t, verb, args, window)
+		settled := 0
+		for _, m := range o.Marks {
+			if m.Result == ResultCompleted || m.Result == ResultDead {
+				settled++
+			}
+		}
+		want := "9223372036854775805"
+		if settled <= 2 {
+			want = fmt.Sprint(uint64(9223372036854775805) + uint64(settled))
+		}
+		require.Equal(t, want, s.count)
+		return
+	}
+	compare(t, verb, s, args, window)
+}
+
+// TestBatch is FuzzBatch on random bytes, always the same.
+func TestBatch(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 0))
+	for n := range 12_000 {
+		d := make(dice, 700)
+		for i := range d {
+			d[i] = byte(rng.Uint32())
+		}
+		fuzzBatch(t, batches[n%len(batches)], &d)
+	}
+}
+
+// TestStatuses holds the statuses by themselves, from WIRE6 §7's table: all of them in one call, and the twins'.
+func TestStatuses(t *testing.T) {
+	jobs := func() *store {
+		s := newStore()
+		s.put("JOBheld", held(nil), KeyActive)
+		s.put("JOBlapsed", held(row{FieldState: "pending"}), KeyPending)
+		s.put("JOBpending", row{FieldState: "pending", FieldAttempts: "3"}, KeyPending)
+		s.put("JOBlane", held(row{FieldGroup: "g"}), KeyActive)
+		s.put("JOBflow", held(row{FieldParent: "p", FieldState: "dead"}), KeyDead)
+		s.put("JOBstring", nil)
+		s.put("JOBlast", held(row{FieldFailures: "4"}), KeyActive)
+		s.put("JOBnowhere", held(nil))
+		return s
+	}
+	for _, c := range []struct {
+		verb Verb
+		args string
+		want []int8
+	}{
+		{Menqueue, "emq:{q}: JOBnew a JOBheld b JOBstring c JOBnew d JOBother e", []int8{1, 0, 0, 0, 1}},
+		{Mschedule, "emq:{q}: at JOBnew 1 a JOBheld 1 b JOBstring 1 c JOBnew 2 d JOBother 3 e", []int8{1, 0, 0, 0, 1}},
+		{Mcomplete, "emq:{q}: JOBheld 2 JOBheld 3 JOBheld 3 JOBlapsed 3 JOBpending 3 JOBlane 3 JOBflow 9 JOBstring 3 JOBnone 3 JOBnowhere 3",
+			[]int8{-1, 1, 0, 1, -1, -2, -2, 0, 0, 1}},
+		{Mextend, "emq:{q}: 30000 JOBheld 3 JOBheld 2 JOBheld 3 JOBlapsed 3 JOBpending 3 JOBlane 3 JOBflow 9 JOBstring 3 JOBnone 3 JOBnowhere 3",
+			[]int8{1, -1, 1, -1, -1, -2, -2, 0, 0, -1}},
+		{Mfail, "emq:{q}: 5 JOBheld 3 1 a JOBheld 3 1 b JOBlapsed 3 1 c JOBlast 3 1 d JOBlast 3 1 e JOBpending 3 1 f JOBlane 3 1 g JOBflow 9 1 h JOBstring 3 1 i JOBnone 3 1 j",
+			[]int8{1, -1, 1, 2, -1, -1, -2, -2, 0, 0}},
+	} {
+		for _, window := range []int{Window, 1} {
+			o := jobs().run(t, c.verb, strings.Fields(c.args), window)
+			require.Empty(t, text(o))
+			assert.Equal(t, c.want, statuses(o), Table[c.verb].Name)
+			compare(t, c.verb, jobs(), strings.Fields(c.args), window)
+		}
+	}
+}
+
+// TestWindows holds that a call of many windows is decided as one: twins far apart, and one sum of all.
+func TestWindows(t *testing.T) {
+	for _, n := range []int{1, 31, 32, 33, 64, 65, 999, 1000} {
+		s := newStore()
+		enqueue, claim, complete, want := []string{"emq:{q}:"}, []string{}, []string{"emq:{q}:"}, []int8{}
+		for i := range n {
+			enqueue = append(enqueue, fmt.Sprintf("JOB%04d", i%min(n, 900)), strconv.Itoa(i))
+			want = append(want, 1)
+			if i >= 900 {
+				want[i] = 0
+			}
+		}
+		o := s.run(t, Menqueue, enqueue, Window)
+		require.Equal(t, want, statuses(o), n)
+		for id := range s.sets[KeyPending] {
+			claim = append(claim, id)
+		}
+		slices.Sort(claim)
+		o = s.run(t, Mclaim, []string{"emq:{q}:", "1000", "1000"}, Window)
+		require.Len(t, claimed(s, claim, o), min(n, 900))
+		require.Equal(t, ReplyJobs, o.Reply.Kind)
+		for i := range n {
+			complete = append(complete, fmt.Sprintf("JOB%04d", i%min(n, 900)), "1")
+		}
+		o = s.run(t, Mcomplete, complete, Window)
+		require.Equal(t, want, statuses(o), n)
+		require.Equal(t, strconv.Itoa(min(n, 900)), s.count)
+		require.Empty(t, s.rows)
+	}
+}
+
+// TestMclaimEnds holds where MCLAIM ends: at count, at the end of pending, at the 100th bad entry.
+func TestMclaimEnds(t *testing.T) {
+	for _, c := range []struct{ good, bad, count, want, left int }{
+		{5, 0, 5, 5, 0}, {5, 0, 4, 4, 1}, {5, 0, 6, 5, 0}, {1000, 0, 1000, 1000, 0}, {40, 0, 1, 1, 39}, {0, 0, 5, 0, 0},
+		{5, 99, 5, 5, 0}, {5, 100, 5, 0, 5}, {5, 101, 5, 0, 6}, {0, 99, 5, 0, 0}, {0, 250, 5, 0, 150},
+	} {
+		s := newStore()
+		for i := range c.bad {
+			s.add(KeyPending, fmt.Sprintf("JOBa%04d", i), 0)
+		}
+		for i := range c.good {
+			id := fmt.Sprintf("JOBb%04d", i)
+			s.rows[id] = row{FieldState: "pending", FieldAttempts: "0"}
+			s.add(KeyPending, id, 0)
+		}
+		entries := s.entries(KeyPending)
+		args := []string{"emq:{q}:", "1000", strconv.Itoa(c.count)}
+		compare(t, Mclaim, s, args, Window)
+		o := s.run(t, Mclaim, args, Window)
+		assert.Len(t, claimed(s, entries, o), c.want, "%v", c)
+		assert.Len(t, s.sets[KeyPending], c.left, "%v", c)
+		result := map[bool]Result{true: ResultEmpty, false: NoResult}[c.want == 0]
+		assert.Equal(t, result, o.Result, "%v", c)
+	}
+}
+
+// TestUnclaimed holds the fence of batches: rows decide on an unclaimed store, wherever in the list they are, and a
+// refusal leaves nothing of what was decided before it.
+func TestUnclaimed(t *testing.T) {
+	for _, verb := range []Verb{Mcomplete, Mextend, Mfail} {
+		head, jobs := groups(verb, valid(verb))
+		for _, at := range []int{-1, 0, 1, 40} {
+			s := newStore()
+			s.fence = None
+			s.put("JOBrow", held(nil), KeyActive)
+			args := slices.Clone(head)
+			for i := range 50 {
+				job := slices.Clone(jobs[0])
+				if job[0] = fmt.Sprint("JOBnone", i); i == at {
+					job[0] = "JOBrow"
+				}
+				args = append(args, job...)
+			}
+			o := s.run(t, verb, args, Window)
+			if at < 0 {
+				assert.Equal(t, make([]int8, 50), statuses(o), Table[verb].Name)
+				continue
+			}
+			assert.Equal(t, `EMQFENCE {emq}:version is absent, yet the job's row is there; this executor speaks "echomq:6.0.0"`, text(o))
+			assert.Equal(t, ResultFence, o.Result)
+		}
+	}
+	s := newStore()
+	s.fence = None
+	s.put(id, held(nil), KeyActive)
+	o := s.run(t, Menqueue, []string{"emq:{q}:", id, "x", id, "y"}, Window)
+	assert.False(t, o.ClaimIdentity, "duplicates claim nothing")
+	o = s.run(t, Menqueue, []string{"emq:{q}:", id, "x", "JOBnew", "y"}, Window)
+	assert.True(t, o.ClaimIdentity)
+}
+
+// TestListRefusals holds that what is wrong with any job refuses the call, in the order of the checks, each from the
+// first job to the last.
+func TestListRefusals(t *testing.T) {
+	for _, verb := range batches {
+		v := &Table[verb]
+		if v.List == nil {
+			continue
+		}
+		head, jobs := groups(verb, valid(verb))
+		list := func(n int) []string {
+			args := slices.Clone(head)
+			for i := range n {
+				job := slices.Clone(jobs[0])
+				job[0] = fmt.Sprint("JOB", i)
+				args = append(args, job...)
+			}
+			return args
+		}
+		at := func(job, arg int) int { return len(head) + job*len(v.List) + arg }
+		refused := func(want string, args []string) {
+			t.Helper()
+			s := newStore()
+			o := s.run(t, verb, args, Window)
+			assert.True(t, strings.HasPrefix(text(o), want), "%s: %q should be %q", v.Name, text(o), want)
+		}
+		refused("ERR id must be given 1 to 1000 times, got 1001", list(1001))
+		assert.Empty(t, text(newStore().run(t, verb, list(1000), Window)), v.Name)
+		for _, i := range []int{0, 1, 40, 99} {
+			args := list(100)
+			args[at(i, 0)] = "GRP1"
+			refused("EMQKIND job id must be JOB-namespaced", args)
+			args[0] = "emq:{q}"
+			refused("EMQKIND", args)
+			for j, a := range v.List {
+				if !a.Role.IsNumber() {
+					continue
+				}
+				args := list(100)
+				args[at(i, j)] = "05"
+				refused("ERR "+a.Name+" must be an integer from ", args)
+				args[at(99, j)] = "-1"
+				refused("ERR "+a.Name+" must be an integer from "+a.Range.minText+" to "+a.Range.maxText+`, got "05"`, append(args[:at(99, j)], append([]string{map[bool]string{true: "05", false: "-1"}[i == 99]}, args[at(99, j)+1:]...)...))
+				args[0] = "emq:{q}"
+				refused("EMQKEY base must be ", args)
+			}
+		}
+		args := list(1001)
+		args[at(1000, 0)] = "GRP1"
+		refused("EMQKIND", args)
+		args = list(1001)
+		args[0] = "emq:{}:"
+		refused("EMQKEY", args)
+		if verb == Mschedule {
+			args = list(1001)
+			args[1] = "IN"
+			refused("ERR id must be given", args)
+			args = list(2)
+			args[1], args[at(1, 1)] = "IN", "x"
+			refused("ERR mode", args)
+		}
+		if verb == Mfail {
+			args = list(2)
+			args[1], args[at(0, 2)] = "0", "x"
+			refused("ERR max", args)
+		}
+	}
+}
+
+// TestBatchNoAllocation holds the rule that a decision leaves nothing for the collector, for full windows.
+func TestBatchNoAllocation(t *testing.T) {
+	for _, verb := range batches {
+		s := newStore()
+		v := &Table[verb]
+		var args []string
+		if verb == Mclaim {
+			args = valid(verb)
+			args[2] = "1000"
+		} else {
+			head, jobs := groups(verb, valid(verb))
+			args = slices.Clone(head)
+			for i := range Window {
+				job := slices.Clone(jobs[0])
+				job[0] = fmt.Sprint("JOB", i/2)
+				args = append(args, job...)
+			}
+		}
+		c := s.call(verb, args)
+		c.Ended = true
+		for i := range Window {
+			s.put(fmt.Sprint("JOB", i/2), held(row{FieldFailures: strconv.Itoa(i)}), KeyActive)
+			if verb == Menqueue || verb == Mschedule {
+				delete(s.rows, fmt.Sprint("JOB", i/2))
+			}
+			j := s.read(verb, fmt.Sprint("JOB", i/2), true)
+			j.Shift, j.Twin = int32(i*len(v.List)), int32(i-i%2+1)*int32(i%2)
+			c.Jobs = append(c.Jobs, j)
+		}
+		o := &Outcome{Effects: make([]Effect, 0, Window*MaxEffects), Marks: make([]Mark, Window)}
+		fresh := *o
+		assert.Zero(t, testing.AllocsPerRun(100, func() {
+			*o = fresh
+			Decide(verb, c, o)
+		}), v.Name)
+		assert.NotEmpty(t, o.Effects, v.Name)
+	}
+}

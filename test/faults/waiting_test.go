@@ -1,0 +1,85 @@
+package faults
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"emq/test/store"
+)
+
+// waiting waits until so many of the workers wait for a job.
+func (c *crowd) waiting(t testing.TB, s *store.Place, n int) {
+	t.Helper()
+	admin := s.Conn()
+	defer admin.Close()
+	c.until(t, "workers that wait", func() bool { return number(t, admin, "emq_waiting_clients") >= n })
+}
+
+// As TestKill, with workers that wait in the server: in the midst of jobs that are handed over, and while all of them wait.
+func TestKillWaiting(t *testing.T) {
+	const workers = 50
+	rounds := store.Rounds(t, 4, 50)
+	s := store.Open(t, ways[1].server(synced...))
+	c := newCrowd(t, "kill -9, workers that wait", dial(t, "unix", s.Socket))
+	c.pumped, c.waits = true, true
+	dice := rand.New(rand.NewPCG(c.seed, 0))
+	for range rounds {
+		c.start(4, workers)
+		c.more(t, 100+dice.IntN(1000))
+		if c.rounds%2 == 1 {
+			c.stop()
+			c.start(0, workers)
+			c.waiting(t, s, workers)
+		}
+		s.Crash()
+		c.moreOf(t, &c.doubt, 1, "clients that were interrupted")
+		c.stop()
+		s.Start()
+		c.round(t, s.Keyspace(), c.copy())
+	}
+	c.drain()
+	c.end(t, s.Keyspace())
+}
+
+// As TestSentinel: the primary is killed while its workers wait. They find the one that takes its place, wait there, and
+// are handed the jobs that come.
+func TestSentinelWaiting(t *testing.T) {
+	const workers = 50
+	settings := []string{"--repl-backlog-size", "64mb"}
+	primary := store.Open(t, store.Module(settings...))
+	replica := store.Open(t, store.Module(append(store.Following(primary.Addr()), settings...)...))
+	replica.Linked()
+	primary.Online()
+	addresses, watchers := sentinels(t, primary)
+	client := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: group, SentinelAddrs: addresses, Protocol: 2, DisableIdentity: true,
+		MaxRetries: -1, DialerRetries: 1, PoolSize: 1000, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	c := newCrowd(t, "Sentinel failover, workers that wait", client)
+	c.confirm, c.waits = true, true
+	c.start(4, workers)
+	c.more(t, 1000)
+	c.stop()
+	c.start(0, workers)
+	c.waiting(t, primary, workers)
+	primary.Crash()
+	agree(t, watchers, replica)
+	c.waiting(t, replica, workers)
+	c.stop()
+	c.round(t, replica.Keyspace(), c.copy())
+	require.NotZero(t, c.doubt, "no client was interrupted")
+
+	// The old one comes back, so that there is someone to confirm.
+	primary.Options.Args = settings
+	primary.Start()
+	replica.Online()
+	agree(t, watchers, replica)
+	c.start(4, workers)
+	c.more(t, 1000)
+	c.drain()
+	c.end(t, replica.Keyspace())
+}

@@ -1,0 +1,151 @@
+// Package gates asks one question: does a gate hold back exactly what it should, and let go at once? It has workers claim
+// in every way from queues that are paused or limited, clients wait in front of gates, and servers end and change.
+package gates
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"emq/test/store"
+	"emq/test/wire"
+)
+
+const (
+	q, r, s = wire.Queue("q"), wire.Queue("r"), wire.Queue("s")
+	// lease is one that no test sees the end of, in ms.
+	lease = 3_600_000
+	ok    = "+OK\r\n"
+)
+
+func TestMain(m *testing.M) {
+	for _, name := range []string{"VALKEY_SERVER", "EMQ_MODULE"} {
+		if os.Getenv(name) == "" {
+			fmt.Fprintf(os.Stderr, "%s is not set, and `make test` sets it\n", name)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// logged has the server write an append-only file, in which all that was done stands in its order.
+var logged = []string{"--appendonly", "yes", "--appendfsync", "no", "--aof-use-rdb-preamble", "no"}
+
+// bed is a server, and a connection to it on which things happen.
+type bed struct {
+	*store.Place
+	*wire.Conn
+	t *testing.T
+}
+
+// begin starts a server with an empty store of our wire, whose pump is off.
+func begin(t *testing.T, args ...string) *bed {
+	t.Helper()
+	return serve(t, store.Open(t, store.Module(append(logged, args...)...)))
+}
+
+func serve(t *testing.T, place *store.Place) *bed {
+	t.Helper()
+	b := &bed{Place: place, Conn: place.Conn(), t: t}
+	b.Must("SET " + wire.Identity + " " + wire.Wire6)
+	return b
+}
+
+// share has a test use the server with a store that is empty, and looks over what it leaves.
+func (b *bed) share(name string, test func(b *bed)) {
+	b.t.Helper()
+	b.t.Run(name, func(t *testing.T) {
+		own := &bed{Place: b.Place, Conn: wire.Dial(t, b.Socket), t: t}
+		own.Must("FLUSHALL", "SET "+wire.Identity+" "+wire.Wire6)
+		store.WaitFor(t, "nobody to wait", func() bool { return own.Info("emq_waiting_clients") == "0" })
+		test(own)
+	})
+}
+
+// enqueue puts jobs into a queue.
+func (b *bed) enqueue(queue wire.Queue, ids ...string) {
+	b.t.Helper()
+	for _, id := range ids {
+		require.Equal(b.t, wire.Integer(1), b.Do(queue.Enqueue(id, "x")...))
+	}
+}
+
+// take claims these jobs, one after the other.
+func (b *bed) take(queue wire.Queue, ids ...string) {
+	b.t.Helper()
+	for _, id := range ids {
+		require.Equal(b.t, wire.Claimed(id, "x", 1), b.Do(queue.Claim(lease)...))
+	}
+}
+
+// wait has a new client wait for ever, and returns when it does.
+func (b *bed) wait(queues ...wire.Queue) *wire.Conn {
+	b.t.Helper()
+	c := wire.Dial(b.t, b.Socket)
+	id := strconv.FormatInt(wire.Value(c.Do("CLIENT", "ID")).(int64), 10)
+	c.Send(wire.BClaim(lease, 0, queues...))
+	store.WaitFor(b.t, "a client to be blocked", func() bool { return strings.Contains(b.Do("CLIENT", "LIST", "ID", id), " flags=b") })
+	return c
+}
+
+// opens runs commands, and in the same breath a claim of another client's: who waits has to be first.
+func (b *bed) opens(commands ...[]string) []string {
+	b.t.Helper()
+	replies := b.Pipeline(append(commands, q.Claim(lease)))
+	last := len(replies) - 1
+	for i, reply := range replies[:last] {
+		require.False(b.t, wire.IsError(reply), "%s: %s", wire.Line(commands[i]), reply)
+	}
+	require.Equal(b.t, wire.Empty, replies[last], "who waits is served first")
+	return replies[:last]
+}
+
+// written are the commands of the append-only file, with MULTI and EXEC.
+func (b *bed) written() (commands [][]string) {
+	b.t.Helper()
+	files, err := filepath.Glob(filepath.Join(b.Dir, "appendonlydir", "*.incr.aof"))
+	require.NoError(b.t, err)
+	require.Len(b.t, files, 1)
+	f, err := os.Open(files[0])
+	require.NoError(b.t, err)
+	defer f.Close()
+	for in := bufio.NewReader(f); ; {
+		begin, err := in.Peek(1)
+		if err != nil {
+			return commands
+		}
+		if begin[0] == '#' {
+			_, err := in.ReadString('\n')
+			require.NoError(b.t, err)
+			continue
+		}
+		args, err := wire.ReadCommand(in)
+		require.NoError(b.t, err)
+		commands = append(commands, args)
+	}
+}
+
+// units groups them: what is between MULTI and EXEC is one.
+func units(commands [][]string) (all [][][]string) {
+	var open bool
+	for _, args := range commands {
+		switch verb := strings.ToUpper(args[0]); {
+		case verb == "MULTI":
+			open = true
+			all = append(all, nil)
+		case verb == "EXEC":
+			open = false
+		case open:
+			all[len(all)-1] = append(all[len(all)-1], args)
+		default:
+			all = append(all, [][]string{args})
+		}
+	}
+	return all
+}
