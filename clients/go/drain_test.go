@@ -80,7 +80,7 @@ func TestDrain(t *testing.T) {
 	var moved int
 	go func() {
 		var err error
-		moved, err = three.Drain(t.Context(), names...)
+		moved, err = three.Drain(t.Context())
 		drained <- err
 	}()
 	store.WaitFor(t, "all but the job in hand", func() bool {
@@ -110,7 +110,10 @@ func TestDrain(t *testing.T) {
 		require.Equal(t, wire.Integer(0), old.Do("EXISTS", wire.Queue(name).Pending(), wire.Queue(name).Dead(), wire.Queue(name).Base()+"meta"))
 	}
 
-	n, err := three.DrainTo(t.Context(), two, names...)
+	all, err := three.Queues(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, names, all)
+	n, err := three.DrainTo(t.Context(), two)
 	require.NoError(t, err)
 	require.Equal(t, 252*len(moving), n)
 	for _, name := range names {

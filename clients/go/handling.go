@@ -12,7 +12,6 @@ import (
 type handling struct {
 	*queue
 	w           *Worker
-	line        *line
 	concurrency int
 	weight      int
 	timeout     time.Duration
@@ -35,6 +34,7 @@ type handling struct {
 	batch     []*task // the one that is gathered
 	batchDue  *time.Timer
 	batches   int // that run
+	stopped   bool
 
 	settler settler
 }
@@ -221,10 +221,17 @@ func (h *handling) startBatch() {
 		h.batchDue.Stop()
 		h.batchDue = nil
 	}
-	if len(h.batch) == 0 || h.batches >= h.concurrency {
+	if len(h.batch) == 0 || h.batches >= h.concurrency || h.stopped {
 		return // the end of one that runs starts it
 	}
-	tasks := h.batch
+	taken, tasks := len(h.batch), h.batch[:0]
+	for _, t := range h.batch {
+		if t.phase == working {
+			tasks = append(tasks, t)
+		} else {
+			go h.settle(t, toReturn, 0, nil) // it was lost meanwhile
+		}
+	}
 	h.batch = nil
 	h.batches++
 	ctx, cancel := context.WithCancelCause(h.values)
@@ -249,14 +256,17 @@ func (h *handling) startBatch() {
 			ctx, stop = context.WithTimeoutCause(ctx, h.timeout, ErrTimeout)
 			defer stop()
 		}
-		errs := h.runMany(ctx, tasks)
+		var errs []error
+		if len(tasks) > 0 {
+			errs = h.runMany(ctx, tasks)
+		}
 		h.mu.Lock()
 		h.batches--
 		if h.batchDue == nil {
 			h.startBatch()
 		}
 		h.mu.Unlock()
-		h.free(len(tasks))
+		h.free(taken)
 		for i, t := range tasks {
 			h.conclude(t, ctx, errs[i])
 		}
@@ -294,6 +304,7 @@ func (h *handling) lose(t *task) {
 func (h *handling) cancelAll(cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.stopped = true
 	for t := h.hand.first; t != nil; t = t.next {
 		if t.phase == working && t.cancel != nil {
 			t.cancel(cause)

@@ -43,7 +43,7 @@ func (w *Worker) lines() ([]*line, error) {
 		l := &line{w: w, srv: s, wake: make(chan struct{}, 1)}
 		for _, h := range w.handlings {
 			if h.srv == s {
-				h.line, h.hot = l, true
+				h.hot = true
 				l.handlings = append(l.handlings, h)
 			}
 		}

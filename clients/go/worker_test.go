@@ -40,6 +40,8 @@ func TestOutcomes(t *testing.T) {
 			return nil
 		case "failed":
 			return boom
+		case "long":
+			return errors.New(strings.Repeat("x", 10_000))
 		case "dead":
 			return fmt.Errorf("wrapped: %w", emq.Dead(boom))
 		case "in":
@@ -52,7 +54,7 @@ func TestOutcomes(t *testing.T) {
 		panic("no such address")
 	})
 	ids := map[string]emq.ID{}
-	for _, to := range []string{"done", "failed", "dead", "in", "snooze", "drop", "panic"} {
+	for _, to := range []string{"done", "failed", "dead", "in", "snooze", "drop", "panic", "long"} {
 		r, err := q.Enqueue(t.Context(), mail{to})
 		require.NoError(t, err)
 		require.True(t, r.Created)
@@ -62,7 +64,7 @@ func TestOutcomes(t *testing.T) {
 	require.Equal(t, wire.Integer(1), conn.Do(name.Enqueue("JOBforeign", "no json")...))
 	r := run(t, w)
 	got := map[string]emq.Outcome{}
-	for _, e := range events.wait(t, 8) {
+	for _, e := range events.wait(t, 9) {
 		for to, id := range ids {
 			if id == e.ID {
 				got[to] = e.Outcome
@@ -74,8 +76,8 @@ func TestOutcomes(t *testing.T) {
 	}
 	r.stop(t)
 	require.Equal(t, map[string]emq.Outcome{"done": emq.Completed, "failed": emq.Retried, "dead": emq.Died, "in": emq.Retried,
-		"snooze": emq.Snoozed, "drop": emq.Dropped, "panic": emq.Retried, "foreign": emq.Died}, got)
-	require.Equal(t, map[string]string{"completed": "2", "scheduled": "4", "dead": "2"}, sizes(t, s, "mail"))
+		"snooze": emq.Snoozed, "drop": emq.Dropped, "panic": emq.Retried, "long": emq.Retried, "foreign": emq.Died}, got)
+	require.Equal(t, map[string]string{"completed": "2", "scheduled": "5", "dead": "2"}, sizes(t, s, "mail"))
 	require.Equal(t, emq.Job[mail]{ID: ids["done"], Queue: "mail", Value: mail{"done"}, Token: 1}, seen)
 
 	row := func(id emq.ID, field string) string { return text(conn.Do("HGET", name.Row(string(id)), field)) }
@@ -87,7 +89,7 @@ func TestOutcomes(t *testing.T) {
 	stack := row(ids["panic"], "last_error")
 	require.Contains(t, stack, "panic: no such address\n")
 	require.Contains(t, stack, "worker_test.go")
-	require.LessOrEqual(t, len(stack), 4096)
+	require.Len(t, row(ids["long"], "last_error"), 4096)
 	due := func(id emq.ID) string { return conn.Do("ZSCORE", name.Schedule(), string(id)) }
 	require.Greater(t, due(ids["in"]), due(ids["failed"]))
 }
@@ -492,6 +494,45 @@ func TestBatch(t *testing.T) {
 	r.stop(t)
 	require.Equal(t, []int{10, 10, 5}, batches)
 	require.Equal(t, map[string]string{"completed": "15", "scheduled": "5", "dead": "5"}, sizes(t, s, "q"))
+}
+
+// A job that is lost before its batch is full is not handed to the handler.
+func TestBatchLosesOne(t *testing.T) {
+	s := serve(t)
+	c := client(t, s)
+	q := emq.NewQueue[int](c, "q", emq.Lease(300*time.Millisecond))
+	var events gathered
+	got := make(chan []int, 1)
+	w := emq.NewWorker(c, quiet, events.observe())
+	emq.HandleBatch(w, q, 3, time.Hour, func(_ context.Context, jobs []*emq.Job[int]) []error {
+		var values []int
+		for _, j := range jobs {
+			values = append(values, j.Value)
+		}
+		got <- values
+		return nil
+	})
+	first, err := q.Enqueue(t.Context(), 1)
+	require.NoError(t, err)
+	_, err = q.Enqueue(t.Context(), 2)
+	require.NoError(t, err)
+	r := run(t, w)
+	conn, name := s.Conn(), wire.Queue("q")
+	store.WaitFor(t, "the claims", func() bool { return sizes(t, s, "q")["active"] == "2" })
+	require.Equal(t, wire.Integer(1), conn.Do(name.Complete(string(first.ID), "1")...), "somebody else settles it")
+	grows := func(counter string) {
+		t.Helper()
+		n := conn.Info(counter)
+		store.WaitFor(t, counter, func() bool { return conn.Info(counter) != n })
+	}
+	store.WaitFor(t, "the heartbeat that finds it gone", func() bool { return conn.Info("emq_mextend_gone") != "0" })
+	grows("emq_mextend_extended") // so the one before was read
+	_, err = q.Enqueue(t.Context(), 3)
+	require.NoError(t, err)
+	require.Equal(t, []int{2, 3}, <-got)
+	events.wait(t, 3)
+	r.stop(t)
+	require.Equal(t, []int64{2, 1}, []int64{w.Count(emq.Completed), w.Count(emq.Lost)})
 }
 
 // The errors of a batch that panics, or answers for another number of jobs, are those of all its jobs.

@@ -137,9 +137,10 @@ func TestLikeAServer(t *testing.T) {
 				{"EMQ.PAUSE", base, some("0", "3600000")},
 				{"EMQ.RESUME", base},
 				{"EMQ.LIMIT", base, some("0", "1", "2"), some("0", "2"), some("0", "3600000")},
+				{"EMQ.QUEUES", some("", base, "emq:{q1"), some("1", "2", "100")},
 				{"HMGET", row, "state", "attempts", "payload", "failures", "last_error"},
 				{"ZRANGE", base + some("pending", "active", "dead"), "0", "9"},
-			}[dice.IntN(21)]
+			}[dice.IntN(22)]
 			// A server promotes at its own time; here it is at once.
 			_, _ = conn.Do(t.Context(), "EMQ.PROMOTE", "2", base+"schedule", base+"pending", base, "100")
 			want, wantErr := conn.Do(t.Context(), args...)

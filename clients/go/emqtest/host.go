@@ -2,7 +2,9 @@ package emqtest
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"emq/clients/go"
@@ -82,11 +84,37 @@ func (s *store) run(verb commands.Verb, args []string, now int64) (r emq.Reply, 
 		return r, &emq.Error{Text: string(f.out.Text[:f.out.TextLen])}, false
 	case f.out.Next == commands.NextClaim:
 		return r, nil, true
+	case f.out.Next == commands.NextList:
+		return s.queues(args), nil, false
 	case f.out.Next == commands.NextScan:
 		return r, &emq.Error{Text: "ERR emqtest does not scan"}, false
 	}
 	f.apply()
 	return f.reply(), nil, false
+}
+
+// queues lists the bases of the queues, behind one of them and at most so many.
+func (s *store) queues(args []string) (r emq.Reply) {
+	after, most := args[commands.Table[commands.Queues].At(commands.RoleAfter)], args[commands.Table[commands.Queues].At(commands.RoleCount)]
+	bases := map[string]bool{}
+	note := func(key string) {
+		base, name, _ := strings.Cut(key, "}:")
+		if base += "}:"; base > after && !strings.HasPrefix(name, commands.KeyRow.Suffix()) && !strings.HasPrefix(name, "metrics:") {
+			bases[base] = true
+		}
+	}
+	for key := range s.sets {
+		note(key)
+	}
+	for key := range s.hashes {
+		note(key)
+	}
+	sorted := slices.Sorted(maps.Keys(bases))
+	n, _ := strconv.Atoi(most)
+	for _, base := range sorted[:min(n, len(sorted))] {
+		r.List = append(r.List, emq.Reply{Str: base})
+	}
+	return r
 }
 
 func (s *store) prepare(verb commands.Verb, args []string, now int64) *frame {
@@ -210,11 +238,8 @@ func (f *frame) read(want int) {
 			if at := f.v.At(commands.RoleID) + shift; at < len(args) {
 				j := f.row(args[at])
 				j.Shift = int32(shift)
-				for before := i - 1; before >= 0 && j.Twin == 0; before-- {
-					if f.jobs[before].ID == j.ID {
-						j.Twin = int32(before) + 1
-					}
-				}
+				first := slices.IndexFunc(f.jobs, func(before commands.Job) bool { return before.ID == j.ID })
+				j.Twin = int32(first) + 1
 				f.add(j)
 				continue
 			}
