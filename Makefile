@@ -23,7 +23,7 @@ with_server  = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" $(with_mod
 with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
                EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
-.PHONY: help build build-arm64 run demo test test-unit test-server test-exporter test-arm64 matrix releases proof fuzz golden pgo test-clients bench bench-quick bench-peers \
+.PHONY: help build build-arm64 run demo test test-unit test-server test-exporter test-arm64 matrix releases proof fuzz golden pgo test-clients test-clients-go bench bench-quick bench-peers \
         image image-test deb deb-test lint clean FORCE
 
 help:
@@ -79,13 +79,16 @@ run: build/emq.so ## a server with the module on 127.0.0.1, in the foreground; P
 demo: build/emq.so ## a private server and 10,000 jobs through their whole life
 	@$(with_server) exec go run ./examples/demo $(ARGS)
 
-test: test-unit test-server test-exporter ## vet, unit tests, and every suite against a real server
+test: test-unit test-server test-exporter test-clients-go ## vet, unit tests, and every suite against a real server
 
 test-unit: ## vet, the tests of the pure packages, also under the race detector, of the pages and the bench
 	go vet ./... && go -C bench vet ./...
 	CGO_ENABLED=0 go test -count=1 $(pure) ./docs
 	CGO_ENABLED=0 go -C bench test -count=1 ./...
 	CGO_ENABLED=1 go test -count=1 -race $(pure)
+	@for module in $(clients_go); do \
+		echo "$$module"; go -C $$module vet ./... && CGO_ENABLED=0 go -C $$module test -count=1 ./... || exit; \
+	done
 
 test-server: build build/stub build/emq-asan.so ## the suites against a real server; ARGS='-run Claim -v' for a part
 	@$(with_server) go test -count=1 -timeout 40m ./test/... ./clients/conformance $(ARGS)
@@ -125,6 +128,13 @@ fuzz: ## each fuzz target of the pure packages; FUZZ_TIME=1h for longer than two
 test-clients: build ## other people's clients, and ours on them, of which `make test` tries those that are here; as root, since it installs them
 	@build/clients.sh
 	@$(with_server) EMQ_CLIENTS=all go test -count=1 -timeout 40m ./test/clients ./clients/conformance $(ARGS)
+
+# Modules of their own. Without a server, as in test-unit, those of their tests that need one are skipped.
+clients_go := clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel
+test-clients-go: build ## the Go package against a real server, under the race detector; ARGS='-run Stop -v' for a part
+	@$(with_server); export VALKEY_SERVER EMQ_MODULE; for module in $(clients_go); do \
+		CGO_ENABLED=1 go -C $$module test -count=1 -race -timeout 10m ./... $(ARGS) || exit; \
+	done
 
 # The build uses the profile as it lies there; -trimpath keeps it free of paths.
 pgo: ## module/default.pgo anew, the profile of decisions that the build is optimised by

@@ -2,15 +2,20 @@ module emq/bench
 
 go 1.26.0
 
-replace emq => ..
+replace (
+	emq => ..
+	emq/clients/go => ../clients/go
+)
 
 require (
 	emq v0.0.0-00010101000000-000000000000
+	emq/clients/go v0.0.0-00010101000000-000000000000
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/hibiken/asynq v0.26.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/stretchr/testify v1.12.1
+	github.com/valkey-io/valkey-go v1.0.79
 	golang.org/x/sync v0.23.0
 	golang.org/x/term v0.44.0
 	gonum.org/v1/plot v0.17.0

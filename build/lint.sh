@@ -80,9 +80,13 @@ for tags in '' emqdebug; do
 done
 
 # These are modules of their own: in their folders, ./... are their packages.
-for own in bench tools/exporter; do
+staticcheck=$(go tool -n staticcheck)
+for own in bench tools/exporter clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel; do
 	check "vet of $own" go -C $own vet ./...
-	check "staticcheck of $own" env -C $own "$(go tool -n staticcheck)" ./...
+	check "staticcheck of $own" env -C $own "$staticcheck" ./...
+done
+for own in clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel; do
+	check "$own builds without cgo" env CGO_ENABLED=0 go -C $own build ./...
 done
 
 # Decisions import nothing that reads a clock, blocks, or allocates for a text; the module nothing that starts a

@@ -26,7 +26,9 @@ const (
 	protocol  = "protocol.md"
 	operation = "operations.md"
 	changelog = "../CHANGELOG.md"
+	goPackage = "clients-go.md"
 	example   = "../examples/goredis/main.go"
+	hello     = "../clients/go/examples/hello/main.go"
 )
 
 // generated finds a part that is made: its name and what stands between the markers.
@@ -35,12 +37,13 @@ var generated = regexp.MustCompile(`(?s)<!-- generated: (.+?) -->\n(.*?)<!-- end
 // TestGenerated makes each generated part of each page anew and compares.
 func TestGenerated(t *testing.T) {
 	made := map[string]func() string{"errors": catalogue, "goredis": func() string { return excerpt(t) },
-		"info": counted, "results": results}
+		"hello": func() string { return "```go\n" + read(t, hello) + "```\n" },
+		"info":  counted, "results": results}
 	for v := range commands.Table {
 		made[commands.Table[v].Name] = func() string { return reference(t, commands.Verb(v)) }
 	}
 	used := map[string]bool{}
-	for _, page := range []string{readme, protocol, operation} {
+	for _, page := range []string{readme, protocol, operation, goPackage} {
 		old := read(t, page)
 		now := generated.ReplaceAllStringFunc(old, func(part string) string {
 			name := generated.FindStringSubmatch(part)[1]

@@ -18,6 +18,7 @@ import (
 func goPeers() []peer {
 	return []peer{
 		{name: "EMQ", client: "go-redis " + version("github.com/redis/go-redis/v9"), against: "asynq", run: runEMQ},
+		{name: "EMQ", client: "clients/go", against: "asynq", run: runClient},
 		{name: "asynq", client: "asynq " + version("github.com/hibiken/asynq"), run: runAsynq},
 	}
 }

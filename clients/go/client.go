@@ -1,0 +1,172 @@
+package emq
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+)
+
+// Client speaks to one server, or to several that share the queues. It is safe for concurrent use.
+type Client struct {
+	servers  []*server // in the order of their names
+	patience time.Duration
+	ids      *mint
+}
+
+// server is one of a client's servers.
+type server struct {
+	name string
+	conn Conn
+}
+
+// ClientOption changes how a client behaves.
+type ClientOption func(*Client)
+
+// Patience bounds how long a call is tried again while its server can't be reached, is loading, or is not the primary. The
+// default is 30 s; a call ends earlier with its context. A [Worker] never loses patience.
+func Patience(d time.Duration) ClientOption { return func(c *Client) { c.patience = d } }
+
+// Open is a client of the server at a URL:
+//
+//	valkey://user:password@host:6379/0
+//	valkeys://host:6379                                      by TLS
+//	unix:///run/valkey/valkey.sock
+//	valkey://s1:26379?addr=s2:26379&master_set=mymaster      the primary that Sentinels name
+//
+// The connection is made by the first call. For what a URL can't say, see [Dial].
+func Open(url string, opts ...ClientOption) (*Client, error) {
+	return OpenAll(map[string]string{"": url}, opts...)
+}
+
+// OpenAll is a client of several servers that know nothing of one another, by their names. A queue lives on one of them, the
+// same for all clients: its place follows from its own name and the names of the servers, not from their URLs. So a server
+// that moves keeps its name, and with it its queues; one that is added takes its share from the others, and [Client.Drain]
+// brings the jobs along.
+func OpenAll(urls map[string]string, opts ...ClientOption) (*Client, error) {
+	conns := map[string]Conn{}
+	for name, url := range urls {
+		o, err := valkey.ParseURL(url)
+		if err != nil {
+			return nil, fmt.Errorf("emq: the URL of server %q: %w", name, err)
+		}
+		conns[name] = Dial(o)
+	}
+	if len(conns) == 0 {
+		return nil, errors.New("emq: no server is named")
+	}
+	return UseAll(conns, opts...), nil
+}
+
+// Use is a client over a connection of whatever library.
+func Use(c Conn, opts ...ClientOption) *Client { return UseAll(map[string]Conn{"": c}, opts...) }
+
+// UseAll is [OpenAll] over such connections.
+func UseAll(conns map[string]Conn, opts ...ClientOption) *Client {
+	c := &Client{patience: 30 * time.Second, ids: newMint()}
+	for _, name := range slices.Sorted(maps.Keys(conns)) {
+		c.servers = append(c.servers, &server{name: name, conn: conns[name]})
+	}
+	for _, o := range opts {
+		o(c)
+	}
+	return c
+}
+
+// Close ends the client's connections. Calls that are under way fail.
+func (c *Client) Close() error {
+	for _, s := range c.servers {
+		s.conn.Close()
+	}
+	return nil
+}
+
+// Server is the name of the server on which a queue lives.
+func (c *Client) Server(queue string) string { return c.home(queue).name }
+
+// home is the server on which a queue lives, by rendezvous: the one whose name and the queue's have the highest hash, the
+// first 8 bytes of the SHA-256 of both with a NUL between. If a server comes or goes, only its own queues move.
+func (c *Client) home(queue string) (home *server) {
+	var highest uint64
+	for _, s := range c.servers {
+		sum := sha256.Sum256([]byte(s.name + "\x00" + queue))
+		if n := binary.BigEndian.Uint64(sum[:]); home == nil || n > highest {
+			home, highest = s, n
+		}
+	}
+	return home
+}
+
+// Queues lists the names of the queues that hold jobs or a gate, of all servers, in the order of their bytes. Only those are
+// listed that the user may read.
+func (c *Client) Queues(ctx context.Context) ([]string, error) {
+	names := map[string]bool{}
+	for _, s := range c.servers {
+		on, err := c.queuesOn(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range on {
+			names[q] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}
+
+func (c *Client) queuesOn(ctx context.Context, s *server) (names []string, err error) {
+	const count = 1000
+	after := ""
+	for {
+		r, err := c.do(ctx, s, "EMQ.QUEUES", after, "1000")
+		if err != nil {
+			return nil, err
+		}
+		for _, base := range r.List {
+			after = base.Str
+			names = append(names, strings.TrimSuffix(strings.TrimPrefix(after, "emq:{"), "}:"))
+		}
+		if len(r.List) < count {
+			return names, nil
+		}
+	}
+}
+
+// do sends a command that may be carried out twice, as often as need be.
+func (c *Client) do(ctx context.Context, s *server, args ...string) (Reply, error) {
+	r, _, err := c.try(ctx, s, args...)
+	return r, err
+}
+
+// try is do, and reports whether the command may have been carried out before.
+func (c *Client) try(ctx context.Context, s *server, args ...string) (r Reply, before bool, err error) {
+	if r, err = s.conn.Do(ctx, args...); err == nil {
+		return r, false, nil
+	}
+	patient, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	for n := int64(1); ; n++ {
+		refusal, passes := refused(err)
+		switch {
+		case refusal != nil && !passes, errors.Is(err, ErrClosed):
+			return r, before, err
+		case refusal == nil:
+			before = true
+		}
+		if sleep(patient, reconnects(n)) != nil {
+			if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+				err = fmt.Errorf("emq: %w; the last try: %w", ctx.Err(), err)
+			}
+			return r, before, err
+		}
+		if r, err = s.conn.Do(patient, args...); err == nil {
+			return r, before, nil
+		}
+	}
+}

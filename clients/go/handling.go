@@ -1,0 +1,328 @@
+package emq
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// handling is a worker's work on one queue.
+type handling struct {
+	*queue
+	w           *Worker
+	concurrency int
+	weight      int
+	timeout     time.Duration
+	run         TaskFunc
+	values      context.Context // of Run, without its end
+	ready       chan *task      // for goroutines that have nothing to do
+
+	// Of batches.
+	runMany func(context.Context, []*task) []error
+	size    int
+	wait    time.Duration
+
+	taken   int  // slots, with one for a claim that waits; under the worker's lock
+	awaited bool // a claim waits for the queue; of the line's goroutine, as is
+	hot     bool // that more jobs may be there
+
+	mu        sync.Mutex
+	hand      hand // all tasks, in the order in which their leases are to be extended
+	extending bool
+	batch     []*task // the one that is gathered
+	batchDue  *time.Timer
+	batches   int // that run
+	stopped   bool
+
+	settler settler
+}
+
+// task is a job in hand.
+type task struct {
+	Task
+	token  string
+	since  time.Duration
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	// Under the handling's lock.
+	prev, next *task
+	extendAt   time.Duration // when the lease is to be extended
+	deadline   time.Duration // when it ends, at the earliest
+	phase      phase
+
+	// Once it is settling.
+	what  settlement
+	delay time.Duration
+	err   error
+	took  time.Duration
+}
+
+type phase uint8
+
+const (
+	working  phase = iota
+	settling       // the server is to be told, or was
+	lost           // it is another's; the handler may still run
+	finished
+)
+
+// hand is a list of tasks.
+type hand struct{ first, last *task }
+
+func (l *hand) append(t *task) {
+	if t.prev, t.next = l.last, nil; l.last == nil {
+		l.first = t
+	} else {
+		l.last.next = t
+	}
+	l.last = t
+}
+
+func (l *hand) remove(t *task) {
+	if t.prev == nil {
+		l.first = t.next
+	} else {
+		t.prev.next = t.next
+	}
+	if t.next == nil {
+		l.last = t.prev
+	} else {
+		t.next.prev = t.prev
+	}
+	t.prev, t.next = nil, nil
+}
+
+// take begins the work on a job that was granted under a lease, at a time or after it. Its slot is taken already.
+func (h *handling) take(id, payload Reply, token int64, granted, lease time.Duration, stopping bool) {
+	t := &task{Task: Task{ID: ID(id.Str), Queue: h.name, Payload: []byte(payload.Str), Token: token}}
+	t.token, t.since = strconv.FormatInt(token, 10), h.w.now()
+	t.extendAt, t.deadline = granted+lease/3, granted+lease
+	h.w.tasks.Add(1)
+	if h.runMany == nil {
+		t.ctx, t.cancel = context.WithCancelCause(h.values)
+	}
+	h.mu.Lock()
+	h.hand.append(t)
+	if h.runMany != nil && !stopping {
+		h.gather(t)
+		h.mu.Unlock()
+		return
+	}
+	h.mu.Unlock()
+	switch {
+	case stopping:
+		h.free(1)
+		h.settle(t, toReturn, 0, nil)
+	case payload.Null:
+		h.free(1)
+		h.settle(t, toBury, 0, errors.New("the row has no payload"))
+	default:
+		select {
+		case h.ready <- t:
+		default:
+			go h.work(t)
+		}
+	}
+}
+
+// work does one job after the other, as they come. A goroutine is kept for the next job, since its stack has grown already.
+func (h *handling) work(t *task) {
+	for ok := true; ok; t, ok = <-h.ready {
+		h.serve(t)
+	}
+}
+
+// serve has the handler do a job.
+func (h *handling) serve(t *task) {
+	ctx := t.ctx
+	if h.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, h.timeout, ErrTimeout)
+		defer cancel()
+	}
+	err := errExit
+	defer func() {
+		h.free(1)
+		h.conclude(t, ctx, err)
+	}()
+	err = protect(func() error { return h.run(ctx, &t.Task) })
+}
+
+// errExit is a handler's that calls runtime.Goexit, as a test's FailNow does.
+var errExit = errors.New("emq: the handler ended its goroutine")
+
+// conclude has a handler's answer told to the server.
+func (h *handling) conclude(t *task, ctx context.Context, err error) {
+	if err == nil {
+		h.settle(t, toComplete, 0, nil)
+		return
+	}
+	var v *verdict
+	switch {
+	case errors.As(err, &v):
+		h.settle(t, v.what, v.delay, err)
+	case context.Cause(ctx) == ErrStopping:
+		h.settle(t, toReturn, 0, err)
+	default:
+		if context.Cause(ctx) == ErrTimeout && !errors.Is(err, ErrTimeout) {
+			err = errors.Join(ErrTimeout, err)
+		}
+		h.settle(t, toRetry, h.backoff(h.failures(t)), err)
+	}
+}
+
+// failures is what the queue's backoff counts, with this failure.
+func (h *handling) failures(t *task) int64 {
+	if !h.exact {
+		return t.Token
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	r, err := h.srv.conn.Do(ctx, "HGET", h.rows+string(t.ID), "failures")
+	if err != nil {
+		return t.Token
+	}
+	n, _ := strconv.ParseInt(r.Str, 10, 64)
+	return n + 1
+}
+
+// free gives slots back.
+func (h *handling) free(n int) {
+	h.w.mu.Lock()
+	h.taken -= n
+	h.w.taken -= n
+	h.w.mu.Unlock()
+	h.w.wakeLines()
+}
+
+// gather puts a task into the batch. The lock is held.
+func (h *handling) gather(t *task) {
+	h.batch = append(h.batch, t)
+	if len(h.batch) >= h.size {
+		h.startBatch()
+	} else if h.batchDue == nil {
+		h.batchDue = time.AfterFunc(h.wait, h.flush)
+	}
+}
+
+// flush starts the batch as it is.
+func (h *handling) flush() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.startBatch()
+}
+
+// startBatch has the handler do what was gathered. The lock is held.
+func (h *handling) startBatch() {
+	if h.batchDue != nil {
+		h.batchDue.Stop()
+		h.batchDue = nil
+	}
+	if len(h.batch) == 0 || h.batches >= h.concurrency || h.stopped {
+		return // the end of one that runs starts it
+	}
+	taken, tasks := len(h.batch), h.batch[:0]
+	for _, t := range h.batch {
+		if t.phase == working {
+			tasks = append(tasks, t)
+		} else {
+			go h.settle(t, toReturn, 0, nil) // it was lost meanwhile
+		}
+	}
+	h.batch = nil
+	h.batches++
+	ctx, cancel := context.WithCancelCause(h.values)
+	left := len(tasks)
+	for _, t := range tasks {
+		t.ctx, t.cancel = ctx, func(cause error) { // called once for each task, under the lock or when it is settled
+			if cause == ErrLeaseLost {
+				if left--; left > 0 {
+					return
+				}
+			}
+			if cause != nil {
+				cancel(cause)
+			}
+		}
+	}
+	go func() {
+		defer cancel(nil)
+		ctx := ctx
+		if h.timeout > 0 {
+			var stop context.CancelFunc
+			ctx, stop = context.WithTimeoutCause(ctx, h.timeout, ErrTimeout)
+			defer stop()
+		}
+		var errs []error
+		if len(tasks) > 0 {
+			errs = h.runMany(ctx, tasks)
+		}
+		h.mu.Lock()
+		h.batches--
+		if h.batchDue == nil {
+			h.startBatch()
+		}
+		h.mu.Unlock()
+		h.free(taken)
+		for i, t := range tasks {
+			h.conclude(t, ctx, errs[i])
+		}
+	}()
+}
+
+// room is how many jobs the queue can take, of its own slots. The worker's lock is held.
+func (h *handling) room() int {
+	if h.runMany == nil {
+		return h.concurrency - h.taken
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	room := h.size - len(h.batch)
+	if h.batches >= h.concurrency {
+		room = 0
+	}
+	if h.awaited {
+		room--
+	}
+	return room
+}
+
+// lose ends the work on a task that is another's. The lock is held.
+func (h *handling) lose(t *task) {
+	if t.phase != working {
+		return
+	}
+	t.phase = lost
+	if t.cancel != nil {
+		t.cancel(ErrLeaseLost)
+	}
+}
+
+func (h *handling) cancelAll(cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopped = true
+	for t := h.hand.first; t != nil; t = t.next {
+		if t.phase == working && t.cancel != nil {
+			t.cancel(cause)
+		}
+	}
+}
+
+// returnAll gives back the tasks whose handlers do not return.
+func (h *handling) returnAll() {
+	h.mu.Lock()
+	var left []*task
+	for t := h.hand.first; t != nil; t = t.next {
+		if t.phase == working || t.phase == lost {
+			left = append(left, t)
+		}
+	}
+	h.mu.Unlock()
+	for _, t := range left {
+		h.settle(t, toReturn, 0, errors.New("the handler did not return"))
+	}
+}

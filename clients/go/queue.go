@@ -1,0 +1,246 @@
+package emq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Queue is a queue whose jobs carry values of one type. It is a small value, made once and copied freely.
+type Queue[T any] struct{ *queue }
+
+// queue is what is the same for all types.
+type queue struct {
+	c    *Client
+	srv  *server
+	name string
+	err  error // the name can't be a queue's
+	base, rows, pending, scheduled,
+	active string
+
+	codec   Codec
+	lease   time.Duration
+	max     int64
+	backoff Backoff
+	exact   bool
+}
+
+// QueueOption changes how a queue's jobs are encoded, leased and retried. Producers and workers of a queue use the same
+// [Encoding]; the others matter to workers alone.
+type QueueOption func(*queue)
+
+// Encoding names the codec of a queue's payloads; the default is [JSON].
+func Encoding(c Codec) QueueOption { return func(q *queue) { q.codec = c } }
+
+// Lease is how long the server waits for a sign of life before it gives a job to another worker; the default is 30 s. A worker
+// extends the leases of its jobs in hand at a third of it, so a handler may take as long as it likes. The least is 1 ms,
+// and less than a second asks much of network and scheduler.
+func Lease(d time.Duration) QueueOption { return func(q *queue) { q.lease = d } }
+
+// Failures is how often a job may fail before it is dead, and how long it waits after each failure. The default is 25, with
+// Exponential(time.Second, time.Hour).
+func Failures(max int, b Backoff) QueueOption {
+	return func(q *queue) { q.max, q.backoff = int64(max), b }
+}
+
+// ExactFailures has the [Backoff] count failures instead of claims, at the price of one more round trip for each failure, and
+// of the right to HGET.
+func ExactFailures() QueueOption { return func(q *queue) { q.exact = true } }
+
+// NewQueue is the queue of that name. A name is not empty and has no braces and no NUL; with another name every call fails.
+func NewQueue[T any](c *Client, name string, opts ...QueueOption) Queue[T] {
+	base := "emq:{" + name + "}:"
+	q := &queue{
+		c: c, srv: c.home(name), name: name,
+		base: base, rows: base + "job:", pending: base + "pending", scheduled: base + "schedule", active: base + "active",
+		codec: JSON, lease: 30 * time.Second, max: 25, backoff: Exponential(time.Second, time.Hour),
+	}
+	for _, o := range opts {
+		o(q)
+	}
+	switch {
+	case name == "" || strings.ContainsAny(name, "{}\x00"):
+		q.err = fmt.Errorf("emq: %q can't be a queue's name: it must not be empty nor have braces or NUL", name)
+	case q.lease < time.Millisecond || q.lease.Milliseconds() > maxMillis:
+		q.err = fmt.Errorf("emq: queue %q: a lease of %s is not possible", name, q.lease)
+	case q.max < 1 || q.max > 1<<31-1:
+		q.err = fmt.Errorf("emq: queue %q: a job can't fail %d times", name, q.max)
+	}
+	return Queue[T]{q}
+}
+
+// Name is the queue's name.
+func (q *queue) Name() string { return q.name }
+
+// JobOption says when a job is due, or which id it has.
+type JobOption func(*jobOptions)
+
+type jobOptions struct {
+	id   ID
+	mode string // of SCHEDULE; "" for now
+	ms   int64
+	err  error
+}
+
+// In makes a job claimable after a while, by the server's clock, to the millisecond.
+func In(d time.Duration) JobOption {
+	return func(o *jobOptions) { o.due("in", max(d.Milliseconds(), 0)) }
+}
+
+// At makes a job claimable at a time, to the millisecond; at once, if it has passed.
+func At(t time.Time) JobOption {
+	return func(o *jobOptions) { o.due("at", max(t.UnixMilli(), 0)) }
+}
+
+// As gives a job an id of the caller's, so that enqueueing it again does nothing as long as it is there: see [ParseID].
+func As(id ID) JobOption {
+	return func(o *jobOptions) {
+		if o.id = id; o.err == nil {
+			_, o.err = id.number()
+		}
+	}
+}
+
+const maxMillis = 1<<52 - 1 // the contract's bound on times
+
+func (o *jobOptions) due(mode string, ms int64) {
+	if o.mode, o.ms = mode, ms; ms > maxMillis {
+		o.err = fmt.Errorf("emq: a job can't be due at or in %d ms", ms)
+	}
+}
+
+func (q *queue) options(opts []JobOption) (o jobOptions, err error) {
+	if q.err != nil || len(opts) == 0 {
+		return o, q.err
+	}
+	for _, apply := range opts {
+		apply(&o)
+	}
+	return o, o.err
+}
+
+// Receipt is what came of an Enqueue.
+type Receipt struct {
+	ID ID
+	// Created is false if a job of this id was there already: it was left alone.
+	Created bool
+}
+
+// Enqueue puts a job into the queue. If the answer is lost the job is sent again under the same id: that makes no second job,
+// unless the first was done meanwhile. After an error, the receipt has the id under which the job may be there.
+func (q Queue[T]) Enqueue(ctx context.Context, v T, opts ...JobOption) (Receipt, error) {
+	o, err := q.options(opts)
+	if err != nil {
+		return Receipt{}, err
+	}
+	payload, err := q.codec.Encode(v)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("emq: a job for queue %q: %w", q.name, err)
+	}
+	own := o.id != ""
+	for {
+		id := o.id
+		if !own {
+			id = q.c.ids.next()
+		}
+		var r Reply
+		var before bool
+		if o.mode == "" {
+			r, before, err = q.c.try(ctx, q.srv, "EMQ.ENQUEUE", "2", q.rows+string(id), q.pending, string(id), string(payload))
+		} else {
+			r, before, err = q.c.try(ctx, q.srv, "EMQ.SCHEDULE", "2", q.rows+string(id), q.scheduled, string(id), string(payload),
+				o.mode, strconv.FormatInt(o.ms, 10))
+		}
+		switch {
+		case err != nil:
+			return Receipt{ID: id}, err
+		case r.Int == 1 || !own && before: // it was there because it had been sent
+			return Receipt{id, true}, nil
+		case own:
+			return Receipt{id, false}, nil
+		}
+		q.c.ids.reseed() // another program makes the same ids
+	}
+}
+
+const (
+	batchJobs  = 100     // of a call with many jobs
+	batchBytes = 1 << 20 // about
+)
+
+// EnqueueMany puts many jobs into the queue, in calls of a hundred, as the sequence yields them, and tells how many. If a call
+// fails, the jobs before it are there, those of it may be, and no more of the sequence is read.
+func (q Queue[T]) EnqueueMany(ctx context.Context, vs iter.Seq[T], opts ...JobOption) (n int, err error) {
+	o, err := q.options(opts)
+	if o.id != "" {
+		err = errors.New("emq: many jobs can't have one id")
+	}
+	if err != nil {
+		return 0, err
+	}
+	var payloads []string
+	size := 0
+	flush := func() error {
+		err := q.enqueueBatch(ctx, &o, payloads)
+		if err == nil {
+			n += len(payloads)
+		}
+		payloads, size = payloads[:0], 0
+		return err
+	}
+	for v := range vs {
+		payload, err := q.codec.Encode(v)
+		if err != nil {
+			return n, errors.Join(fmt.Errorf("emq: a job for queue %q: %w", q.name, err), flush())
+		}
+		payloads = append(payloads, string(payload))
+		if size += len(payload); len(payloads) == batchJobs || size >= batchBytes {
+			if err := flush(); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, flush()
+}
+
+func (q *queue) enqueueBatch(ctx context.Context, o *jobOptions, payloads []string) error {
+	for len(payloads) > 0 {
+		var args []string
+		if o.mode == "" {
+			args = append(args, "EMQ.MENQUEUE", q.base)
+		} else {
+			args = append(args, "EMQ.MSCHEDULE", q.base, o.mode)
+		}
+		for _, payload := range payloads {
+			args = append(args, string(q.c.ids.next()))
+			if o.mode != "" {
+				args = append(args, strconv.FormatInt(o.ms, 10))
+			}
+			args = append(args, payload)
+		}
+		r, before, err := q.c.try(ctx, q.srv, args...)
+		if err != nil {
+			return err
+		}
+		if len(r.List) != len(payloads) {
+			return unexpected(args[0], r)
+		}
+		if before {
+			return nil
+		}
+		var again []string // another program makes the same ids
+		for i, status := range r.List {
+			if status.Int != 1 {
+				again = append(again, payloads[i])
+			}
+		}
+		if payloads = again; len(again) > 0 {
+			q.c.ids.reseed()
+		}
+	}
+	return nil
+}

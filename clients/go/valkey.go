@@ -1,0 +1,138 @@
+package emq
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+)
+
+// Dial is a [Conn] over a client of valkey-go that is made when it is first used, with the given options. For more than a
+// URL can say: certificates, the Sentinels' own password, a dialer. Options that this package relies on are set: commands are
+// not sent again by themselves, and nothing is cached.
+func Dial(o valkey.ClientOption) Conn {
+	o.DisableRetry, o.DisableCache, o.ForceSingleClient = true, true, true
+	if o.Sentinel.MasterSet != "" && o.Sentinel.TopologyRefreshInterval == 0 {
+		// A primary that was replaced without dying closes no connection: the Sentinels are asked.
+		o.Sentinel.TopologyRefreshInterval = time.Second
+	}
+	return &valkeyConn{open: func() (valkey.Client, error) { return valkey.NewClient(o) }, owned: true}
+}
+
+// Valkey is a [Conn] over a client of valkey-go that the program has already. Close leaves it open.
+func Valkey(c valkey.Client) Conn { return &valkeyConn{client: c} }
+
+type valkeyConn struct {
+	open  func() (valkey.Client, error)
+	owned bool
+
+	mu     sync.RWMutex
+	client valkey.Client
+	closed bool
+}
+
+func (c *valkeyConn) get() (valkey.Client, error) {
+	c.mu.RLock()
+	client, closed := c.client, c.closed
+	c.mu.RUnlock()
+	if client != nil && !closed {
+		return client, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	if c.client == nil {
+		client, err := c.open()
+		if err != nil {
+			return nil, err
+		}
+		c.client = client
+	}
+	return c.client, nil
+}
+
+func (c *valkeyConn) Do(ctx context.Context, args ...string) (Reply, error) {
+	client, err := c.get()
+	if err != nil {
+		return Reply{}, valkeyError(err)
+	}
+	return valkeyDo(ctx, client, client.B().Arbitrary(args...).Build())
+}
+
+func (c *valkeyConn) Dedicate(context.Context) (Dedicated, error) {
+	client, err := c.get()
+	if err != nil {
+		return nil, valkeyError(err)
+	}
+	d, release := client.Dedicate()
+	return valkeyDedicated{d, release}, nil
+}
+
+func (c *valkeyConn) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed = true; c.owned && c.client != nil {
+		c.client.Close()
+	}
+}
+
+type valkeyDedicated struct {
+	client  valkey.DedicatedClient
+	release func()
+}
+
+func (d valkeyDedicated) Do(ctx context.Context, args ...string) (Reply, error) {
+	return valkeyDo(ctx, d.client, d.client.B().Arbitrary(args...).Blocking())
+}
+
+func (d valkeyDedicated) Close() { d.release() }
+
+func valkeyDo(ctx context.Context, c valkey.CommandClient, cmd valkey.Completed) (Reply, error) {
+	m, err := c.Do(ctx, cmd).ToMessage()
+	if err != nil && !valkey.IsValkeyNil(err) {
+		return Reply{}, valkeyError(err)
+	}
+	return valkeyReply(&m), nil
+}
+
+func valkeyReply(m *valkey.ValkeyMessage) (r Reply) {
+	switch {
+	case m.IsNil():
+		r.Null = true
+	case m.IsInt64():
+		r.Int, _ = m.ToInt64()
+	case m.IsFloat64():
+		f, _ := m.ToFloat64()
+		r.Str = strconv.FormatFloat(f, 'f', -1, 64)
+	case m.IsMap():
+		pairs, _ := m.ToMap()
+		for key, value := range pairs {
+			r.List = append(r.List, Reply{Str: key}, valkeyReply(&value))
+		}
+	case m.IsArray():
+		list, _ := m.ToArray()
+		r.List = make([]Reply, len(list))
+		for i := range list {
+			r.List[i] = valkeyReply(&list[i])
+		}
+	default:
+		r.Str, _ = m.ToString()
+	}
+	return r
+}
+
+func valkeyError(err error) error {
+	if refusal, ok := valkey.IsValkeyErr(err); ok {
+		e := &Error{refusal.Error()}
+		if class := e.Class(); strings.ToUpper(class) != class {
+			e.Text = "ERR " + e.Text // valkey-go leaves that class out
+		}
+		return e
+	}
+	return err
+}

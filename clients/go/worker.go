@@ -1,0 +1,325 @@
+package emq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Job is a job in a handler's hands.
+type Job[T any] struct {
+	ID    ID
+	Queue string
+	Value T
+	// Token counts the job's claims, this one included. A job that was claimed again has a higher one.
+	Token int64
+}
+
+// Handler does a job. nil completes it; an error is a failure, after which it comes again, later each time, until it is dead.
+// [Dead], [RetryIn], [Snooze] and [Drop] say otherwise. A job can be handed out twice, if the first worker was too slow or
+// died, so a handler does nothing that must not be done again.
+type Handler[T any] func(ctx context.Context, job *Job[T]) error
+
+// Task is a job before its payload is decoded, as middleware sees it.
+type Task struct {
+	ID      ID
+	Queue   string
+	Payload []byte
+	Token   int64 // as in Job
+}
+
+// TaskFunc handles a task.
+type TaskFunc func(ctx context.Context, t *Task) error
+
+// Middleware wraps what handles a task.
+type Middleware func(next TaskFunc) TaskFunc
+
+// Outcome is what became of a job that a worker had.
+type Outcome int
+
+// The outcomes of a job.
+const (
+	Completed Outcome = iota // done
+	Retried                  // failed, and scheduled again
+	Died                     // failed, and dead
+	Snoozed                  // put off by its handler
+	Dropped                  // completed by its handler, undone
+	Returned                 // given back since the worker stops, uncounted
+	Lost                     // the lease was lost, and the server told nothing
+	numOutcomes
+)
+
+func (o Outcome) String() string {
+	return [...]string{"completed", "retried", "died", "snoozed", "dropped", "returned", "lost"}[o]
+}
+
+// Event tells a hook what became of a job.
+type Event struct {
+	Queue   string
+	ID      ID
+	Token   int64
+	Outcome Outcome
+	Err     error         // what the handler returned, or why the server was not told
+	Took    time.Duration // of the handler, since the claim
+}
+
+// Worker claims the jobs of queues and has handlers do them.
+type Worker struct {
+	c         *Client
+	log       *slog.Logger
+	grace     time.Duration
+	slots     int
+	wrap      []Middleware
+	observe   []func(Event)
+	handlings []*handling
+	err       error
+
+	began   time.Time // of all times inside, which are counted from here
+	mu      sync.Mutex
+	taken   int  // slots, of all queues
+	scarce  bool // there are fewer than the queues could take
+	weights int  // of all queues
+	wakes   []*line
+
+	tasks  sync.WaitGroup
+	counts [numOutcomes]atomic.Int64
+	ran    atomic.Bool
+}
+
+// WorkerOption changes how a worker behaves.
+type WorkerOption func(*Worker)
+
+// Grace is how long a worker that stops lets its handlers go on; the default is 20 s.
+func Grace(d time.Duration) WorkerOption { return func(w *Worker) { w.grace = d } }
+
+// Slots bounds the handlers that run at a time, over all queues; the default is the sum of their [Concurrency].
+func Slots(n int) WorkerOption { return func(w *Worker) { w.slots = n } }
+
+// Wrap has every task go through middleware, the first of them outermost. Batches do not.
+func Wrap(m ...Middleware) WorkerOption { return func(w *Worker) { w.wrap = append(w.wrap, m...) } }
+
+// Observe calls a hook for each job that a worker is done with. It is called by the goroutines that settle jobs, so it does not
+// wait for anything.
+func Observe(hook func(Event)) WorkerOption {
+	return func(w *Worker) { w.observe = append(w.observe, hook) }
+}
+
+// Log names the logger; the default is slog.Default().
+func Log(l *slog.Logger) WorkerOption { return func(w *Worker) { w.log = l } }
+
+// NewWorker is a worker without queues: see [Handle].
+func NewWorker(c *Client, opts ...WorkerOption) *Worker {
+	w := &Worker{c: c, log: slog.Default(), grace: 20 * time.Second, began: time.Now()}
+	for _, o := range opts {
+		o(w)
+	}
+	return w
+}
+
+// HandleOption changes how one queue is worked on.
+type HandleOption func(*handling)
+
+// Concurrency is how many handlers of the queue run at a time; the default is 10. Of [HandleBatch] it is how many batches, and
+// the default is 1.
+func Concurrency(n int) HandleOption { return func(h *handling) { h.concurrency = n } }
+
+// Timeout ends a handler's context after a while, with [ErrTimeout]. By default there is none.
+func Timeout(d time.Duration) HandleOption { return func(h *handling) { h.timeout = d } }
+
+// Weight is the queue's share where there are not [Slots] for all; the default is 1. With weights of 3 and 1 the first queue
+// is asked first three times of four.
+func Weight(n int) HandleOption { return func(h *handling) { h.weight = n } }
+
+// Handle has a worker do the jobs of a queue. It is called before Run. A payload that does not decode is dead at once.
+func Handle[T any](w *Worker, q Queue[T], do Handler[T], opts ...HandleOption) {
+	h := w.add(q.queue, 10, opts)
+	h.run = func(ctx context.Context, t *Task) error {
+		job, err := decode[T](h.queue, t)
+		if err != nil {
+			return Dead(err)
+		}
+		return protect(func() error { return do(ctx, job) })
+	}
+	for i := len(w.wrap) - 1; i >= 0; i-- {
+		h.run = w.wrap[i](h.run)
+	}
+}
+
+// HandleBatch has a worker do up to size jobs of a queue at a time. A batch that is not full waits so long for more. The
+// handler returns an error for each job, in their order, as a [Handler] does, or nil if all are done. The context ends if
+// all their leases are lost.
+func HandleBatch[T any](w *Worker, q Queue[T], size int, wait time.Duration, do func(context.Context, []*Job[T]) []error, opts ...HandleOption) {
+	h := w.add(q.queue, 1, opts)
+	h.size, h.wait = size, wait
+	if size < 1 || size > 1000 {
+		w.err = fmt.Errorf("emq: queue %q: a batch can't have %d jobs", q.name, size)
+	}
+	h.runMany = func(ctx context.Context, tasks []*task) []error {
+		errs := make([]error, len(tasks))
+		var jobs []*Job[T]
+		var of []int
+		for i, t := range tasks {
+			job, err := decode[T](h.queue, &t.Task)
+			if err != nil {
+				errs[i] = Dead(err)
+				continue
+			}
+			jobs, of = append(jobs, job), append(of, i)
+		}
+		if len(jobs) == 0 {
+			return errs
+		}
+		var found []error
+		err := protect(func() error { found = do(ctx, jobs); return nil })
+		if err == nil && found != nil && len(found) != len(jobs) {
+			err = fmt.Errorf("the handler of a batch returned %d errors for %d jobs", len(found), len(jobs))
+		}
+		for i, at := range of {
+			switch {
+			case err != nil:
+				errs[at] = err
+			case found != nil:
+				errs[at] = found[i]
+			}
+		}
+		return errs
+	}
+}
+
+func decode[T any](q *queue, t *Task) (*Job[T], error) {
+	job := &Job[T]{ID: t.ID, Queue: t.Queue, Token: t.Token}
+	if err := protect(func() error { return q.codec.Decode(t.Payload, &job.Value) }); err != nil {
+		return nil, fmt.Errorf("the payload can't be decoded: %w", err)
+	}
+	return job, nil
+}
+
+func (w *Worker) add(q *queue, concurrency int, opts []HandleOption) *handling {
+	h := &handling{queue: q, w: w, concurrency: concurrency, weight: 1, size: 1}
+	for _, o := range opts {
+		o(h)
+	}
+	switch {
+	case q.err != nil:
+		w.err = q.err
+	case q.c != w.c:
+		w.err = fmt.Errorf("emq: queue %q is another client's than the worker", q.name)
+	case h.concurrency < 1 || h.weight < 1:
+		w.err = fmt.Errorf("emq: queue %q: concurrency and weight are at least 1", q.name)
+	}
+	for _, other := range w.handlings {
+		if other.name == q.name {
+			w.err = fmt.Errorf("emq: queue %q has a handler already", q.name)
+		}
+	}
+	w.handlings = append(w.handlings, h)
+	return h
+}
+
+// Count is how many jobs of the worker had an outcome so far.
+func (w *Worker) Count(o Outcome) int64 { return w.counts[o].Load() }
+
+// lastCall is how long handlers may still return after their contexts have ended with [ErrStopping].
+const lastCall = time.Second
+
+// Run claims and handles jobs until the context ends. Then it claims no more and lets the handlers go on for [Grace]; after that
+// their contexts end with [ErrStopping], and what is still in hand is given back uncounted. Run returns when the server
+// has been told of all, or can't be: nil, or the refusal because of which nothing can be claimed, if the first claim met it (no
+// such module, no rights, another wire). A server that can't be reached is waited for. A worker runs once.
+//
+// A handler that ignores the end of its context goes on after Run has returned; its job is given to others.
+func (w *Worker) Run(ctx context.Context) error {
+	switch {
+	case w.err != nil:
+		return w.err
+	case len(w.handlings) == 0:
+		return errors.New("emq: the worker has no queue to handle")
+	case w.ran.Swap(true):
+		return errors.New("emq: the worker has run already")
+	}
+	all := 0
+	for _, h := range w.handlings {
+		all += (h.concurrency + 1) * h.size // a batch is gathered while others run
+		w.weights += h.weight
+	}
+	if w.scarce = w.slots > 0 && w.slots < all && len(w.handlings) > 1; w.slots <= 0 {
+		w.slots = all
+	}
+	lines, err := w.lines()
+	if err != nil {
+		return err
+	}
+	for _, h := range w.handlings {
+		h.values, h.ready = context.WithoutCancel(ctx), make(chan *task)
+		defer close(h.ready)
+	}
+
+	claiming, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	beating, stopBeats := context.WithCancel(context.Background())
+	var claims, beats sync.WaitGroup
+	for _, l := range lines {
+		claims.Go(func() {
+			if err := l.run(claiming); err != nil {
+				stop(err)
+			}
+		})
+		beats.Go(func() { l.beat(beating) })
+	}
+	claims.Wait()
+	w.finish()
+	stopBeats()
+	beats.Wait()
+	for _, l := range lines {
+		l.drop()
+	}
+	var f *fatal
+	if errors.As(context.Cause(claiming), &f) {
+		return f.error
+	}
+	return nil
+}
+
+// finish waits for the handlers, for the time of grace, and gives back what they do not finish.
+func (w *Worker) finish() {
+	done := make(chan struct{})
+	go func() {
+		w.tasks.Wait()
+		close(done)
+	}()
+	for _, h := range w.handlings {
+		h.flush()
+	}
+	waits := func(d time.Duration) bool {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-done:
+			return false
+		case <-t.C:
+			return true
+		}
+	}
+	if waits(w.grace) {
+		for _, h := range w.handlings {
+			h.cancelAll(ErrStopping)
+		}
+		if waits(lastCall) {
+			var wg sync.WaitGroup
+			for _, h := range w.handlings {
+				wg.Go(h.returnAll)
+			}
+			wg.Wait()
+		}
+	}
+	<-done
+	w.log.Info("emq: the worker has stopped", "completed", w.Count(Completed), "retried", w.Count(Retried), "died", w.Count(Died),
+		"returned", w.Count(Returned), "lost", w.Count(Lost))
+}
+
+// now is the time since the worker began.
+func (w *Worker) now() time.Duration { return time.Since(w.began) }
