@@ -71,7 +71,7 @@ sentinel "$1" "$2" FAILOVER "$name" >/dev/null
 # From here on another may be the primary, so the old one must not go on as one: if this ends early, it stays paused until
 # the Sentinels have told it.
 trap - EXIT
-for watcher in "$1 $2" "${sentinels[@]}"; do
+for watcher in "${sentinels[@]}"; do
 	# shellcheck disable=SC2086
 	within 30 "the Sentinel $watcher to know another primary" moved $watcher
 done

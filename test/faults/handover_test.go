@@ -16,9 +16,10 @@ import (
 	"emq/test/valkey"
 )
 
-// examples/handover.sh makes the replica the primary under load, back and forth, in agreement with the Sentinels. Clients
-// that follow them, with go-redis' own settings, see no error at all; each answer holds, whichever server gave it, and what
-// is stored is what was answered, though nobody waited for replicas.
+// A pair is upgraded under load as docs/operations.md says, back and forth: the replica is restarted, and examples/handover.sh
+// makes it the primary, in agreement with the Sentinels. Clients that follow them, with go-redis' own settings, see no error
+// at all; each answer holds, whichever server gave it, and what is stored is what was answered, though nobody waited for
+// replicas.
 func TestHandover(t *testing.T) {
 	script, err := filepath.Abs("../../examples/handover.sh")
 	require.NoError(t, err)
@@ -38,6 +39,13 @@ func TestHandover(t *testing.T) {
 	c.start(20, 20)
 	for range rounds {
 		c.more(t, 1000)
+		require.NoError(t, replica.Stop())
+		o := pumped.server(append(store.Following(primary.Addr()), settings...)...)
+		o.Dir, o.Port = replica.Options.Dir, replica.Options.Port
+		replica.Options = o
+		replica.Start()
+		replica.Linked()
+		primary.Online()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		sh := exec.CommandContext(ctx, script, "127.0.0.1", strconv.Itoa(watchers[0].Port()), group)
 		sh.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
