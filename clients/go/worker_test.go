@@ -266,6 +266,7 @@ func TestLostLease(t *testing.T) {
 	events.wait(t, 2)
 	r.stop(t)
 	require.Empty(t, sizes(t, s, "q"))
+	require.NotContains(t, conn.Do("INFO", "commandstats"), "cmdstat_EMQ.MCOMPLETE", "nothing is told of a lost job")
 }
 
 // A worker that stops lets its handlers end within the grace, ends the others' contexts, and gives their jobs back uncounted,
