@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -112,10 +113,11 @@ func TestLeavesWhenWoken(t *testing.T) {
 		leave string
 		gets  func(w *claimant)
 	}{
-		"CLIENT UNBLOCK":       {"CLIENT UNBLOCK %s", func(w *claimant) { w.gets(wire.Empty) }},
-		"CLIENT UNBLOCK ERROR": {"CLIENT UNBLOCK %s ERROR", func(w *claimant) { w.gets(unblocked) }},
-		"CLIENT KILL":          {"CLIENT KILL ID %s", func(w *claimant) { w.Ended() }},
-		"ACL DELUSER":          {"ACL DELUSER w", func(w *claimant) { w.Ended() }},
+		"CLIENT UNBLOCK":            {"CLIENT UNBLOCK %s", func(w *claimant) { w.gets(wire.Empty) }},
+		"CLIENT UNBLOCK ERROR":      {"CLIENT UNBLOCK %s ERROR", func(w *claimant) { w.gets(unblocked) }},
+		"CLIENT KILL":               {"CLIENT KILL ID %s", func(w *claimant) { w.Ended() }},
+		"ACL DELUSER":               {"ACL DELUSER w", func(w *claimant) { w.Ended() }},
+		"another user of that name": {"ACL DELUSER w;ACL SETUSER w on nopass ~* +@all", func(w *claimant) { w.Ended() }},
 	} {
 		for _, first := range []bool{false, true} {
 			b.share(fmt.Sprintf("%s, %v", name, first), func(b *bed) {
@@ -124,10 +126,11 @@ func TestLeavesWhenWoken(t *testing.T) {
 				if strings.Contains(leave, "%s") {
 					leave = fmt.Sprintf(leave, w.id)
 				}
-				commands := [][]string{q.Enqueue("JOB1", "x"), words(leave)}
-				if first {
-					commands = [][]string{words(leave), q.Enqueue("JOB1", "x")}
+				var commands [][]string
+				for line := range strings.SplitSeq(leave, ";") {
+					commands = append(commands, words(line))
 				}
+				commands = slices.Insert(commands, map[bool]int{true: len(commands)}[first], q.Enqueue("JOB1", "x"))
 				b.before(q, exec(commands...)...)
 				tt.gets(w)
 				next.has(q, "JOB1")

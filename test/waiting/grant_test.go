@@ -186,6 +186,7 @@ func TestOrder(t *testing.T) {
 		first, second := b.wait(q, r, q), b.wait(q)
 		require.Equal(b.t, "2", b.Info("emq_waiting_clients"))
 		require.Equal(b.t, "2", b.Info("emq_waiting_queues"))
+		require.Contains(b.t, b.Do(q.Stats()...), wire.Bulk("waiting")+wire.Integer(2), "each once")
 		b.before(q, q.Enqueue("JOB1", "x"), q.Enqueue("JOB2", "x"))
 		first.has(q, "JOB1")
 		second.has(q, "JOB2")
@@ -383,4 +384,23 @@ func TestNoGrowth(t *testing.T) {
 	// What varies is less than what a hundredth of the waiters would keep.
 	require.Less(t, grown, 100<<10)
 	t.Logf("%d waits: %d bytes", rounds*len(clients), grown)
+}
+
+// What a wake left behind a hundred bad entries, and what came in a pause, is seen to in the next turn, and not only by the
+// sweep: that one holds still while too few replicas are there.
+func TestSeenToInTheNextTurn(t *testing.T) {
+	b := begin(t)
+	bad := []string{"ZADD", q.Pending()}
+	for i := range 250 {
+		bad = append(bad, "0", fmt.Sprintf("JOB!%04d", i))
+	}
+	for name, cause := range map[string][]string{"behind bad entries": bad, "in a pause": words("CLIENT PAUSE 600000 WRITE")} {
+		b.share(name, func(b *bed) {
+			w := b.wait(q)
+			b.Pipeline(exec(cause, q.Enqueue("JOBx", "x"), words("CONFIG SET min-replicas-to-write 1")))
+			b.Must("CLIENT UNPAUSE")
+			w.has(q, "JOBx")
+			b.Must("CONFIG SET min-replicas-to-write 0")
+		})
+	}
 }
