@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -14,6 +14,7 @@ import (
 
 	"emq/test/store"
 	"emq/test/valkey"
+	"emq/test/wire"
 )
 
 // A pair is upgraded under load as docs/operations.md says, back and forth: the replica is restarted, and examples/handover.sh
@@ -21,9 +22,6 @@ import (
 // at all; each answer holds, whichever server gave it, and what is stored is what was answered, though nobody waited for
 // replicas.
 func TestHandover(t *testing.T) {
-	script, err := filepath.Abs("../../examples/handover.sh")
-	require.NoError(t, err)
-	tools := valkey.Tools(t)
 	rounds := store.Rounds(t, 1, 10)
 	settings := []string{"--repl-backlog-size", "64mb"}
 	pumped := ways[1]
@@ -46,13 +44,9 @@ func TestHandover(t *testing.T) {
 		replica.Start()
 		replica.Linked()
 		primary.Online()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		sh := exec.CommandContext(ctx, script, "127.0.0.1", strconv.Itoa(watchers[0].Port()), group)
-		sh.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
-		out, err := sh.CombinedOutput()
-		cancel()
+		out, err := handOver(t, watchers[0])
 		require.NoError(t, err, "%s", out)
-		require.Contains(t, string(out), fmt.Sprintf("%s: 127.0.0.1 %d is a replica of 127.0.0.1 %d now", group, primary.Port(), replica.Port()))
+		require.Contains(t, out, fmt.Sprintf("%s: 127.0.0.1 %d is a replica of 127.0.0.1 %d now", group, primary.Port(), replica.Port()))
 		t.Logf("%s", out)
 		primary, replica = replica, primary
 		c.more(t, 1000)
@@ -66,4 +60,34 @@ func TestHandover(t *testing.T) {
 	c.end(t, primary.Keyspace())
 	require.Zero(t, c.doubt, "calls that came to an error")
 	store.InStep(t, primary.Conn(), replica.Conn())
+}
+
+// A replica that does not get what the primary wrote is not made the primary: the script gives up, and the primary goes on.
+func TestHandoverComesToNothing(t *testing.T) {
+	primary := store.Open(t, store.Module())
+	replica := store.Open(t, store.Module(store.Following(primary.Addr())...))
+	replica.Linked()
+	primary.Online()
+	_, watchers := sentinels(t, primary)
+	require.NoError(t, replica.Signal(syscall.SIGSTOP))
+	q := wire.Queue("q")
+	require.Equal(t, wire.Integer(1), primary.Conn().Do(q.Enqueue("JOB1", "x")...))
+	out, err := handOver(t, watchers[0])
+	require.NoError(t, replica.Signal(syscall.SIGCONT))
+	require.Error(t, err)
+	require.NotContains(t, out, "another primary", "it asked for a failover")
+	require.Equal(t, wire.Integer(1), primary.Conn().Do(q.Enqueue("JOB2", "x")...))
+	agree(t, watchers, primary)
+	store.InStep(t, primary.Conn(), replica.Conn())
+}
+
+// handOver runs the script and returns what it printed.
+func handOver(t *testing.T, sentinel *store.Place) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	sh := exec.CommandContext(ctx, "../../examples/handover.sh", "127.0.0.1", strconv.Itoa(sentinel.Port()), group)
+	sh.Env = append(os.Environ(), "PATH="+valkey.Tools(t)+":"+os.Getenv("PATH"))
+	out, err := sh.CombinedOutput()
+	return string(out), err
 }
