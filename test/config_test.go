@@ -19,6 +19,7 @@ var settings = []struct {
 	{"emq.pump-interval-ms", "1000", 0, 3_600_000},
 	{"emq.pump-budget-us", "2000", 100, 1_000_000},
 	{"emq.max-stalled", "3", 0, maxInt31},
+	{"emq.max-payload-bytes", "0", 0, maxInt31},
 }
 
 // setTo asserts what a setting is.

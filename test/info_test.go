@@ -36,8 +36,11 @@ var (
 func TestInfoFields(t *testing.T) {
 	page, err := os.ReadFile("../docs/operations.md")
 	require.NoError(t, err)
+	_, table, _ := strings.Cut(string(page), "\n## What INFO emq shows\n")
+	table, _, found := strings.Cut(table, "\n### In Prometheus\n") // whose metrics are the exporter's
+	require.True(t, found)
 	var want []string
-	for _, row := range rowOfFields.FindAllStringSubmatch(string(page), -1) {
+	for _, row := range rowOfFields.FindAllStringSubmatch(table, -1) {
 		if row[2] == "" {
 			want = append(want, row[1])
 			continue
@@ -54,7 +57,7 @@ func TestInfoFields(t *testing.T) {
 	none, _ := st.info("default")
 	assert.Empty(t, none)
 	var all []string
-	for _, section := range []string{"emq_wire", "emq_commands", "emq_pump"} {
+	for _, section := range []string{"emq_wire", "emq_commands", "emq_waiting", "emq_pump"} {
 		got, _ := st.info(section)
 		assert.NotEmpty(t, got, section)
 		all = append(all, got...)
@@ -73,7 +76,7 @@ func TestInfoWire(t *testing.T) {
 	_, is := st.info("emq")
 	assert.Equal(t, wire6, is["emq_identity"])
 	assert.Equal(t, commands.Version, is["emq_version"])
-	assert.Equal(t, "100", is["emq_version_number"])
+	assert.Equal(t, "200", is["emq_version_number"])
 	assert.Equal(t, "1", is["emq_abi_version"])
 	assert.Equal(t, st.Info("run_id"), is["emq_run_id"])
 	assert.Regexp(t, `^go1\.`, is["emq_go"])

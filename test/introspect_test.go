@@ -60,6 +60,10 @@ var catalogue = map[string]described{
 	"emq.audit": {
 		request: good.Audit("0", 10), arity: -4, keys: []string{good.Base()}, argNames: []string{"base", "cursor", "count", "fix"},
 	},
+	"emq.bclaim": {
+		request: []string{"EMQ.BCLAIM", "1000", "0", good.Base(), "emq:{other}:"}, arity: -4, keys: []string{good.Base(), "emq:{other}:"},
+		argNames: []string{"lease_ms", "timeout_ms", "base"}, flags: []string{"blocking"},
+	},
 	"emq.queues": {request: wire.Queues("", 10), arity: 3, argNames: []string{"after", "count"}, flags: []string{"readonly"}},
 }
 
@@ -110,8 +114,10 @@ func TestCommandInfo(t *testing.T) {
 			assert.Equal(t, !reads, slices.Contains(flags, "write"), "write")
 			assert.Contains(t, flags, "module")
 			assert.Equal(t, d.keys != nil, slices.Contains(flags, "movablekeys"))
-			assert.Equal(t, slices.Contains(d.flags, "denyoom"), slices.Contains(flags, "denyoom"), "denyoom")
-			for _, f := range []string{"admin", "noscript", "blocking", "loading", "stale", "no_multi", "pubsub"} {
+			for _, f := range []string{"denyoom", "blocking"} {
+				assert.Equal(t, slices.Contains(d.flags, f), slices.Contains(flags, f), f)
+			}
+			for _, f := range []string{"admin", "noscript", "loading", "stale", "no_multi", "pubsub"} {
 				assert.NotContains(t, flags, f)
 			}
 			categories := texts(info[6])
