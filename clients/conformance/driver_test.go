@@ -33,7 +33,7 @@ type client struct {
 	lacks map[string]string // why it can't play some scenarios, by their names
 }
 
-// clients are those that the suite tries. build/clients.sh installs what they need.
+// clients are those that the suite tries. tools/clients.sh installs what they need.
 func clients(t testing.TB) (all []client) {
 	t.Helper()
 	at := func(path string) string {
@@ -95,7 +95,7 @@ func (c client) need(t testing.TB) {
 	t.Helper()
 	if why := c.missing(); why != "" {
 		require.NotEqual(t, "all", os.Getenv("EMQ_CLIENTS"), why)
-		t.Skipf("not here (build/clients.sh installs it): %s", why)
+		t.Skipf("not here (tools/clients.sh installs it): %s", why)
 	}
 }
 
