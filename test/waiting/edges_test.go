@@ -52,10 +52,11 @@ func TestLeaves(t *testing.T) {
 		next.has(q, "JOB1")
 	})
 	b.share("a timeout", func(b *bed) {
-		w, next := b.client(), b.client()
-		w.Send(wire.BClaim(lease, 20, q))
+		w, next, start := b.client(), b.client(), b.Now()
+		w.Send(wire.BClaim(lease, 120, q))
 		next.wait(0, q)
 		w.gets(wire.Empty)
+		require.GreaterOrEqual(b.t, b.Now(), start+120)
 		b.before(q, q.Enqueue("JOB1", "x"))
 		next.has(q, "JOB1")
 	})

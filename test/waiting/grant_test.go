@@ -277,6 +277,16 @@ func TestBadEntries(t *testing.T) {
 			}
 		})
 	}
+	b.share("of all queues together", func(b *bed) {
+		w, idle := b.wait(q, r, s), b.count("emq_bclaim_woken_idle")
+		b.Pipeline(exec(bad(q, 60), bad(r, 39), s.Enqueue("JOBx", "x")))
+		w.has(s, "JOBx")
+		require.Equal(b.t, idle, b.count("emq_bclaim_woken_idle"))
+		w.wait(0, q, r, s)
+		b.Pipeline(exec(bad(q, 60), bad(r, 40), s.Enqueue("JOBy", "x")))
+		w.has(s, "JOBy")
+		require.Equal(b.t, idle+1, b.count("emq_bclaim_woken_idle"), "the job is behind a hundred")
+	})
 	b.share("and nothing behind them", func(b *bed) {
 		b.Do(bad(q, 100)...)
 		w := b.wait(q)
