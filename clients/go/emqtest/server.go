@@ -64,13 +64,17 @@ func (s *Server) Work(t testing.TB, w *emq.Worker) {
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
 	deadline := time.After(time.Minute)
-	for !s.idle() {
+	for {
+		changed := s.next() // before the look, or a change between the two would be missed
+		if s.idle() {
+			break
+		}
 		select {
 		case err := <-done:
 			t.Fatalf("emqtest: the worker ended: %v", err)
 		case <-deadline:
 			t.Fatal("emqtest: there are jobs that the worker does not do")
-		case <-s.next():
+		case <-changed:
 		}
 	}
 	cancel()
