@@ -27,7 +27,7 @@ RUN set -eu; \
     install -d -o 999 -g 999 -m 0700 /data; \
     install -d -o 999 -g 999 -m 0755 /etc/valkey
 COPY --from=build /src/build/emq.so /usr/lib/valkey/emq.so
-COPY build/entrypoint.sh /usr/local/bin/emq-entrypoint
+COPY tools/entrypoint.sh /usr/local/bin/emq-entrypoint
 COPY valkey.conf.example /etc/valkey/valkey.conf
 # In a container "this machine only" would be the container only. Who comes from outside needs a password, also where the
 # base image has turned protected mode off. The server's user owns the file, which a failover rewrites.

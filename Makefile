@@ -19,7 +19,7 @@ gobuild = CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -flto' CGO_LDFLAGS='-O2 -flto' go bui
                     -extldflags '\"-Wl,--version-script=$(CURDIR)/module/emq.map\"'"
 
 # Opens a command that needs a server: it learns from the environment what to start.
-with_server  = server=$$(build/valkey.sh) && VALKEY_SERVER="$$server" $(with_modules)
+with_server  = server=$$(tools/valkey.sh) && VALKEY_SERVER="$$server" $(with_modules)
 with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
                EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
@@ -34,6 +34,7 @@ build: build/emq.so build/emq-debug.so ## build/emq.so (with emq.so.debug, unstr
 # The commit that the library is built from, as its load line says it, or $EMQ_BUILD where there is no history. Written
 # only when it changes.
 build/emq.id: FORCE
+	@mkdir -p $(@D)
 	@of=(module commands fence lease go.mod go.sum Makefile ':!*_test.go'); \
 	id=$${EMQ_BUILD:-$$(git log -1 --abbrev=12 --format=%h -- "$${of[@]}" 2>/dev/null)}; \
 	[ -z "$$(git status --porcelain -- "$${of[@]}" 2>/dev/null)" ] || id=$$id-dirty; \
@@ -64,7 +65,8 @@ build-arm64: build/arm64/emq.so ## build/arm64/emq.so, with Debian's cross compi
 # of few bytes that gcc makes a comparison of its own is not looked at. The module is the debug build, so that a panic runs
 # under them too.
 sanitize := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -fno-builtin-memcmp
-build/stub: $(wildcard test/stub/host/*) module/abi.h Makefile
+build/stub: $(wildcard test/sanitizers/server/*) module/abi.h Makefile
+	@mkdir -p $(@D)
 	gcc -std=gnu11 -Wall -Wextra -Werror $(sanitize) $(filter %.c,$^) -o $@ -ldl -lm
 
 build/emq-asan.so: $(sources)
@@ -74,10 +76,10 @@ build/emq-asan.so: $(sources)
 	@chmod 755 $@.tmp && mv $@.tmp $@
 
 run: build/emq.so ## a server with the module on 127.0.0.1, in the foreground; PORT=6399
-	@exec build/run.sh "$(PORT)"
+	@exec tools/run.sh "$(PORT)"
 
 demo: build/emq.so ## a private server and 10,000 jobs through their whole life
-	@$(with_server) exec go run ./examples/demo $(ARGS)
+	@$(with_server) exec go run ./tools/demo $(ARGS)
 
 test: test-unit test-server test-exporter test-clients-go ## vet, unit tests, and every suite against a real server
 
@@ -94,20 +96,20 @@ test-server: build build/stub build/emq-asan.so ## the suites against a real ser
 	@$(with_server) go test -count=1 -timeout 40m ./test/... ./clients/conformance $(ARGS)
 
 test-exporter: build ## the exporter, a module of its own, its alerts and its dashboard; promtool is fetched if it can be
-	@promtool=$$(build/promtool.sh) || echo 'without promtool: its test is skipped'; \
+	@promtool=$$(tools/promtool.sh) || echo 'without promtool: its test is skipped'; \
 	$(with_server) PROMTOOL="$$promtool" go -C tools/exporter test -count=1 ./... $(ARGS)
 
 test-arm64: build/arm64/emq.so ## the tests of the pure packages, and the golden file against an arm64 server, under qemu
-	@build/test-arm64.sh
+	@tools/test-arm64.sh
 
 matrix: build build/stub build/emq-asan.so ## the suites on Valkey 8.0, 8.1 and 9.x, and a table; ARGS='-run Claim' for a part
-	@$(with_modules) build/matrix.sh $(ARGS)
+	@$(with_modules) tools/matrix.sh $(ARGS)
 
 # What the module does in another way on a newer server, or the server by itself: how queues become known, counters,
 # settings, the stream of replicas and AOF, and each reply and effect.
 differing := ^Test(Queues|ClientsStay|Counters|Golden|Effects|StreamOfALife|Replica|AppendOnly|Databases|ImportMode|SetsBefore|Moving)
 releases: build build/stub build/emq-asan.so ## of the suites what differs between releases, on Valkey 8.1 and 9.x
-	@$(with_modules) EMQ_RELEASES='8.1 9' build/matrix.sh -run '$(differing)'
+	@$(with_modules) EMQ_RELEASES='8.1 9' tools/matrix.sh -run '$(differing)'
 
 # test/faults writes the table, a head and a row for each fault.
 proof: test-unit build build/stub build/emq-asan.so ## all suites in their long forms, fuzzing, and what each fault cost; EMQ_SEED=n for the same dice
@@ -126,7 +128,7 @@ fuzz: ## each fuzz target of the pure packages; FUZZ_TIME=1h for longer than two
 
 # EMQ_CLIENTS=all: a client that is not here is a failure.
 test-clients: build ## other people's clients, and ours on them, of which `make test` tries those that are here; as root, since it installs them
-	@build/clients.sh
+	@tools/clients.sh
 	@$(with_server) EMQ_CLIENTS=all go test -count=1 -timeout 40m ./test/clients ./clients/conformance $(ARGS)
 
 # Modules of their own. Without a server, as in test-unit, those of their tests that need one are skipped.
@@ -157,19 +159,19 @@ bench/peers/bullmq/node_modules: bench/peers/bullmq/package-lock.json
 	@if command -v npm >/dev/null; then cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund --silent && touch node_modules; fi
 
 image: ## the image, by docker, podman or buildah; IMAGE=emq, ARGS='--build-arg BASE_IMAGE=...'
-	@build/image.sh "$(IMAGE)" $(ARGS)
+	@tools/image.sh "$(IMAGE)" $(ARGS)
 
 image-test: build ## the image on stand-ins of its bases, and the suites against the server in it; as root
-	@build/image-test.sh $(ARGS)
+	@tools/image-test.sh $(ARGS)
 
 deb: build/emq.so ## a Debian package of the module, build/valkey-emq_*.deb
-	@build/deb.sh build/emq.so
+	@tools/deb.sh build/emq.so
 
 deb-test: deb ## install it beside Debian's Valkey, use it, remove it; as root
-	@build/deb-test.sh
+	@tools/deb-test.sh
 
 lint: build ## formatting, vet, staticcheck, the rules of each package, C warnings, scripts
-	@build/lint.sh
+	@tools/lint.sh
 
 clean: ## remove what was built and the data of `make run`; fetched servers and the stand-ins stay
 	rm -rf build/*.so build/*.so.debug build/*.h build/*.tmp build/*.deb build/emq.id build/stub build/proof.table build/run \

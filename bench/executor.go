@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"emq/bench/load"
-	"emq/scripts"
+	"emq/lua"
 )
 
 // executor is one of those that do the same work. In a server each has a logical database of its own, because the
@@ -29,7 +29,7 @@ var (
 	scripted = executor{
 		Name: "scripts", db: 1, identity: "echomq:4.0.0",
 		open: func(verb string) []string {
-			s, _ := scripts.Of("EMQ." + verb)
+			s, _ := lua.Of("EMQ." + verb)
 			return []string{"EVALSHA", s.SHA}
 		},
 		stat: func(string) string { return "evalsha" },
@@ -75,7 +75,7 @@ func (e *executor) prepare(ctx context.Context, c *redis.Client) error {
 		return err
 	}
 	for _, verb := range verbNames {
-		if s, ok := scripts.Of("EMQ." + verb); ok && strings.HasPrefix(e.stat(verb), "eval") {
+		if s, ok := lua.Of("EMQ." + verb); ok && strings.HasPrefix(e.stat(verb), "eval") {
 			if err := c.ScriptLoad(ctx, s.Source).Err(); err != nil {
 				return err
 			}

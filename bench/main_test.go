@@ -33,11 +33,12 @@ func TestTheStepsReadWhatThePlansName(t *testing.T) {
 	const pending, active = commands.KeyPending, commands.KeyActive
 	const state, attempts, group, parent = commands.FieldState, commands.FieldAttempts, commands.FieldGroup, commands.FieldParent
 	var gates []commands.Probe
-	for _, f := range []commands.Field{
+	of := []commands.Field{
 		commands.FieldPaused, commands.FieldPausedUntil, commands.FieldConcurrency, commands.FieldMax, commands.FieldDuration,
 		commands.FieldWindow, commands.FieldUsed,
-	} {
-		gates = append(gates, commands.Probe{Key: commands.KeyMeta, Field: f})
+	}
+	for i, f := range of {
+		gates = append(gates, commands.Probe{Key: commands.KeyMeta, Field: f, More: uint8(len(of) - 1 - i)})
 	}
 	for verb, want := range map[commands.Verb]reads{
 		commands.Enqueue: {keys: []commands.Key{pending}},

@@ -12,7 +12,7 @@ import (
 
 // TestRewire moves a store of the scripts to the module and back, as docs/operations.md tells operators to.
 func TestRewire(t *testing.T) {
-	program := example(t, "rewire")
+	program := built(t, "../tools/rewire")
 	st := start(t, withModule()).bare(t)
 	rewire := func(args ...string) (string, bool) {
 		out, err := exec.Command(program, append([]string{"-addr", st.s.Addr()}, args...)...).CombinedOutput()

@@ -21,7 +21,7 @@ import (
 // TestWorkerDies holds what the README shows: a worker is killed in the middle of a job, and the job comes back by
 // itself and ends. Nobody but the worker speaks to the server.
 func TestWorkerDies(t *testing.T) {
-	program := example(t, "worker")
+	program := built(t, "../examples/worker")
 	o := withModule("--emq.pump-interval-ms", "50")
 	o.Still = false
 	st := start(t, o).fresh(t)
@@ -42,7 +42,7 @@ func TestWorkerDies(t *testing.T) {
 // TestWorkerStops asks a worker to stop: while it waits, while it works, and when it has been granted a job that it does not
 // know of yet. It ends at once, and no job waits for the end of a lease.
 func TestWorkerStops(t *testing.T) {
-	path := example(t, "worker")
+	path := built(t, "../examples/worker")
 	st := open(t)
 	q, id := queue("mail"), "JOB00000000001"
 	stop := func(worker *program) {
@@ -88,7 +88,7 @@ func TestWorkerStops(t *testing.T) {
 // TestExample runs the example of the README, which shows what it prints.
 func TestExample(t *testing.T) {
 	st := open(t)
-	out, err := exec.Command(example(t, "goredis"), "-addr", st.s.Addr()).CombinedOutput()
+	out, err := exec.Command(built(t, "../examples/goredis"), "-addr", st.s.Addr()).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	page, err := os.ReadFile("../README.md")
 	require.NoError(t, err)
@@ -97,16 +97,16 @@ func TestExample(t *testing.T) {
 
 // TestDemo runs the demo, which counts by itself and brings its own server.
 func TestDemo(t *testing.T) {
-	out, err := exec.Command(example(t, "demo"), "-jobs", "300").CombinedOutput()
+	out, err := exec.Command(built(t, "../tools/demo"), "-jobs", "300").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "Every job is accounted for.")
 }
 
-// example builds one of the examples.
-func example(t *testing.T, name string) (program string) {
+// built is a program of this project, built.
+func built(t *testing.T, dir string) (program string) {
 	t.Helper()
-	program = filepath.Join(t.TempDir(), name)
-	out, err := exec.Command("go", "build", "-o", program, "../examples/"+name).CombinedOutput()
+	program = filepath.Join(t.TempDir(), filepath.Base(dir))
+	out, err := exec.Command("go", "build", "-o", program, dir).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return program
 }

@@ -33,7 +33,7 @@ type client struct {
 	lacks map[string]string // why it can't play some scenarios, by their names
 }
 
-// clients are those that the suite tries. build/clients.sh installs what they need.
+// clients are those that the suite tries. tools/clients.sh installs what they need.
 func clients(t testing.TB) (all []client) {
 	t.Helper()
 	at := func(path string) string {
@@ -52,15 +52,13 @@ func clients(t testing.TB) (all []client) {
 	}
 	if _, err := os.Stat("../go/go.mod"); err == nil {
 		all = append(all, client{"valkey-go", nil, []string{goDriver()}, map[string]string{
-			"a failover":                      "valkey-go takes a replica for the server; Sentinels name the primary",
-			"a delay that is none":            "the package takes it as 0",
-			"text that is no UTF-8":           "encoding/json puts another character in the place of such bytes",
-			"a handler that does not end":     "the package waits for it",
-			"a fence that comes up meanwhile": "a worker that has claimed once goes on trying",
-			"a database that is none":         "valkey-go takes the class ERR away, and the package tells DB",
-			"TLS":                             "the package takes the client itself",
-			"the settings of another client":  "the package takes the client itself",
-			"rights that are taken away":      "the same",
+			"a failover":                     "valkey-go takes a replica for the server; Sentinels name the primary",
+			"a delay that is none":           "a time.Duration ends at 292 years, before the contract's delays do",
+			"text that is no UTF-8":          "encoding/json puts another character in the place of such bytes",
+			"a handler that does not end":    "the package waits for it",
+			"TLS":                            "the package takes the client itself",
+			"the settings of another client": "the package takes the client itself",
+			"rights that are taken away":     "the same",
 		}})
 	}
 	return all
@@ -95,7 +93,7 @@ func (c client) need(t testing.TB) {
 	t.Helper()
 	if why := c.missing(); why != "" {
 		require.NotEqual(t, "all", os.Getenv("EMQ_CLIENTS"), why)
-		t.Skipf("not here (build/clients.sh installs it): %s", why)
+		t.Skipf("not here (tools/clients.sh installs it): %s", why)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 func TestElixir(t *testing.T) {
 	if _, err := exec.LookPath("elixir"); err != nil {
 		require.NotEqual(t, "all", os.Getenv("EMQ_CLIENTS"), err.Error())
-		t.Skipf("not here (build/clients.sh installs it): %s", err)
+		t.Skipf("not here (tools/clients.sh installs it): %s", err)
 	}
 	s := store.Open(t, store.Module())
 	run := func() string {

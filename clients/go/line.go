@@ -3,6 +3,7 @@ package emq
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -34,7 +35,7 @@ type line struct {
 	troubles int64
 }
 
-// fatal is what a worker can't start with.
+// fatal is what a worker can't start, or go on, with.
 type fatal struct{ error }
 
 func (w *Worker) lines() ([]*line, error) {
@@ -85,7 +86,8 @@ func (l *line) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
-		if refusal, passes := refused(err); refusal != nil && !passes && !l.served {
+		// What is refused at the start is a mistake to be mended; later, rights may come back. A store of another wire does not.
+		if refusal, passes := refused(err); refusal != nil && !passes && (!l.served || errors.Is(err, ErrFence)) {
 			return &fatal{err}
 		}
 		if l.troubles++; l.troubles == 1 {

@@ -86,9 +86,9 @@ type jobOptions struct {
 	err  error
 }
 
-// In makes a job claimable after a while, by the server's clock, to the millisecond.
+// In makes a job claimable after a while, by the server's clock, to the millisecond. Less than none is an error.
 func In(d time.Duration) JobOption {
-	return func(o *jobOptions) { o.due("in", max(d.Milliseconds(), 0)) }
+	return func(o *jobOptions) { o.due("in", d.Milliseconds()) }
 }
 
 // At makes a job claimable at a time, to the millisecond; at once, if it has passed.
@@ -108,7 +108,7 @@ func As(id ID) JobOption {
 const maxMillis = 1<<52 - 1 // the contract's bound on times
 
 func (o *jobOptions) due(mode string, ms int64) {
-	if o.mode, o.ms = mode, ms; ms > maxMillis {
+	if o.mode, o.ms = mode, ms; ms < 0 || ms > maxMillis {
 		o.err = fmt.Errorf("emq: a job can't be due at or in %d ms", ms)
 	}
 }

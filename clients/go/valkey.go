@@ -129,10 +129,18 @@ func valkeyReply(m *valkey.ValkeyMessage) (r Reply) {
 func valkeyError(err error) error {
 	if refusal, ok := valkey.IsValkeyErr(err); ok {
 		e := &Error{refusal.Error()}
-		if class := e.Class(); strings.ToUpper(class) != class {
+		if !classes[e.Class()] && !strings.HasPrefix(e.Text, "EMQ") {
 			e.Text = "ERR " + e.Text // valkey-go leaves that class out
 		}
 		return e
 	}
 	return err
+}
+
+// classes are those of the server's errors besides ERR. A text of an ERR may begin with a word in capitals: "DB index is out of range".
+var classes = map[string]bool{
+	"ERR": true, "ASK": true, "BUSY": true, "BUSYGROUP": true, "BUSYKEY": true, "CLUSTERDOWN": true, "CROSSSLOT": true, "DENIED": true, "EXECABORT": true,
+	"INPROG": true, "IOERR": true, "LOADING": true, "MASTERDOWN": true, "MISCONF": true, "MOVED": true, "NOADDR": true, "NOAUTH": true,
+	"NOGOODSLAVE": true, "NOMASTERLINK": true, "NOPERM": true, "NOPROTO": true, "NOREPLICAS": true, "NOSCRIPT": true, "NOTBUSY": true,
+	"NOTREADY": true, "OOM": true, "READONLY": true, "TRYAGAIN": true, "UNBLOCKED": true, "UNKILLABLE": true, "WRONGPASS": true, "WRONGTYPE": true,
 }

@@ -271,21 +271,25 @@ func (w *Worker) Run(ctx context.Context) error {
 		beats.Go(func() { l.beat(beating) })
 	}
 	claims.Wait()
-	w.finish()
+	var f *fatal
+	grace := w.grace
+	if errors.As(context.Cause(claiming), &f) {
+		grace = 0 // what the handlers do can't be settled
+	}
+	w.finish(grace)
 	stopBeats()
 	beats.Wait()
 	for _, l := range lines {
 		l.drop()
 	}
-	var f *fatal
-	if errors.As(context.Cause(claiming), &f) {
+	if f != nil {
 		return f.error
 	}
 	return nil
 }
 
 // finish waits for the handlers, for the time of grace, and gives back what they do not finish.
-func (w *Worker) finish() {
+func (w *Worker) finish(grace time.Duration) {
 	done := make(chan struct{})
 	go func() {
 		w.tasks.Wait()
@@ -304,7 +308,7 @@ func (w *Worker) finish() {
 			return true
 		}
 	}
-	if waits(w.grace) {
+	if waits(grace) {
 		for _, h := range w.handlings {
 			h.cancelAll(ErrStopping)
 		}

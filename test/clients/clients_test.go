@@ -103,7 +103,7 @@ func (p program) run(t *testing.T, addr string, deed deed, user string) said {
 	return p.start(t, addr, deed, user).end()
 }
 
-// programs are the clients of the page's table, by the names that they have there. build/clients.sh installs those that are
+// programs are the clients of the page's table, by the names that they have there. tools/clients.sh installs those that are
 // no Go modules.
 var programs = map[string]program{
 	"go-redis 9.23":      goRedis,
@@ -206,7 +206,7 @@ func (p program) need(t *testing.T, name string) {
 	version, of := p.version(t), name[strings.LastIndex(name, " ")+1:]
 	if version.Error != "" {
 		require.NotEqual(t, "all", os.Getenv("EMQ_CLIENTS"), version.Error)
-		t.Skipf("not here (build/clients.sh installs it): %s", version.Error)
+		t.Skipf("not here (tools/clients.sh installs it): %s", version.Error)
 	}
 	if here := version.Reply.(string) + "."; !strings.HasPrefix(here, of+".") {
 		t.Skipf("here is %s", here)

@@ -68,7 +68,11 @@ func TestSentinelWaiting(t *testing.T) {
 	c.waiting(t, primary, workers)
 	primary.Crash()
 	agree(t, watchers, replica)
-	c.waiting(t, replica, workers)
+	// No replica is left, so each worker spends most of its time in WAIT, and they are not in BCLAIM all at once.
+	admin := replica.Conn()
+	defer admin.Close()
+	c.until(t, "workers that waited", func() bool { return number(t, admin, "emq_bclaim_timed_out") >= 2*workers })
+	c.waiting(t, replica, 1)
 	c.stop()
 	c.round(t, replica.Keyspace(), c.copy())
 	require.NotZero(t, c.doubt, "no client was interrupted")

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"emq/scripts"
+	"emq/lua"
 	"emq/test/scripted"
 	"emq/test/valkey"
 	"emq/test/wire"
@@ -550,7 +550,7 @@ func TestRunID(t *testing.T) {
 	want := [][]string{{"SET", wire.Identity, wire.Wire6, "NX", "GET"}, {"INFO", "server"}}
 	for _, call := range [][]string{extend("JOB1", "1", 1), reap(3, 9), extend("JOB1", "1", 1), schedule("JOB1", "x", "in", 0), promote(9)} {
 		e.Do(call...)
-		script, ok := scripts.Of(call[0])
+		script, ok := lua.Of(call[0])
 		require.True(t, ok)
 		run := append([]string{"EVALSHA", script.SHA}, call[1:]...)
 		if call[0] == "EMQ.EXTEND" || call[0] == "EMQ.REAP" {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"emq/scripts"
+	"emq/lua"
 	"emq/test/wire"
 )
 
@@ -48,7 +48,7 @@ func OpenAs(conn Connection, identity string) (*Executor, error) {
 
 // Do runs a verb, written as the native one with every key and argument in its place.
 func (e *Executor) Do(args ...string) string {
-	script, ok := scripts.Of(args[0])
+	script, ok := lua.Of(args[0])
 	if !ok {
 		panic("scripted: no twin of " + args[0])
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"emq/scripts"
+	"emq/lua"
 	"emq/test/scripted"
 	"emq/test/store"
 	"emq/test/wire"
@@ -34,7 +34,7 @@ func TestLoadsOnce(t *testing.T) {
 			conn.Must("SCRIPT FLUSH")
 		}
 		for _, verb := range verbs {
-			script, ok := scripts.Of(verb.args[0])
+			script, ok := lua.Of(verb.args[0])
 			require.True(t, ok)
 			run := append([]string{"EVALSHA", script.SHA}, verb.args[1:]...)
 

@@ -246,7 +246,7 @@ func TestPromtool(t *testing.T) {
 		promtool, err = name, nil
 	}
 	if err != nil {
-		t.Skip("no promtool on the PATH; build/promtool.sh fetches Debian's, and PROMTOOL names it")
+		t.Skip("no promtool on the PATH; tools/promtool.sh fetches Debian's, and PROMTOOL names it")
 	}
 	for _, words := range []string{"check rules alerts.yml", "test rules alerts_test.yml"} {
 		out, err := exec.Command(promtool, strings.Fields(words)...).CombinedOutput()

@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 pure=(./commands/... ./fence/... ./lease/...)
 mapfile -t go_files < <(find module commands fence lease -name '*.go' ! -name '*_test.go')
-scripts=(build/*.sh examples/*.sh .ci/run)
+scripts=(tools/*.sh examples/*.sh .ci/run)
 failed=0
 
 # check NAME COMMAND...: passes if the command succeeds; shows what it printed if it does not.

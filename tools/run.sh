@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 port=$1
-server=$(build/valkey.sh)
+server=$(tools/valkey.sh)
 cli=$(dirname "$server")/valkey-cli
 [ -x "$cli" ] || cli=valkey-cli
 

@@ -5,7 +5,7 @@ set -euo pipefail
 exec 3>&1 1>&2
 
 found=$(command -v promtool) && { echo "$found" >&3; exit 0; }
-home=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/promtool
+home=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/build/promtool
 if [ ! -x "$home/promtool" ]; then
 	command -v apt-get >/dev/null || { echo 'promtool.sh: no promtool on the PATH, and no apt-get to fetch it with'; exit 1; }
 	tmp=$(mktemp -d)

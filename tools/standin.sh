@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # standin.sh: makes what stands in for the base images of the Dockerfile, from Debian's packages and this machine's Go,
 # for tests where no registry can or should be asked. They bear the public names, in a store of their own under
-# build/image/, which is told to buildah by the environment that `source build/standin.sh` sets. Needs root.
+# build/image/, which is told to buildah by the environment that `source tools/standin.sh` sets. Needs root.
 set -euo pipefail
 
 store=$PWD/build/image

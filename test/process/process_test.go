@@ -1,7 +1,7 @@
-// Package host asks one question: what does the module do to the process that it lives in? It runs it long, under the
+// Package process asks one question: what does the module do to the process that it lives in? It runs it long, under the
 // server's own threads and signals, and as a daemon. What a crash leaves behind, forked children and loading are in
 // emq/test (load_test.go, debug_test.go).
-package host
+package process
 
 import (
 	"bytes"

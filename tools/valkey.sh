@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Prints the path of a valkey-server >= 8.0; everything else goes to stderr.
 #
-#   build/valkey.sh                        $VALKEY_SERVER, else PATH, else Debian's packages
-#   build/valkey.sh --release 8.0|8.1|9    that release, always from Debian's packages
+#   tools/valkey.sh                        $VALKEY_SERVER, else PATH, else Debian's packages
+#   tools/valkey.sh --release 8.0|8.1|9    that release, always from Debian's packages
 #   ... --arch arm64                       the same for arm64, to be run by qemu-aarch64-static
 #
 # The packages are fetched once, by apt's own client with private state, and unpacked into
@@ -11,7 +11,7 @@
 set -euo pipefail
 exec 3>&1 1>&2
 
-home=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/valkey
+home=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/build/valkey
 programs='valkey-server valkey-sentinel valkey-cli valkey-benchmark valkey-check-aof valkey-check-rdb'
 
 advice='install Valkey 8.0 or newer, or set VALKEY_SERVER'
@@ -32,7 +32,7 @@ while [ $# -gt 0 ]; do
 	case "$1" in
 	--release) release=${2:-?} ;;
 	--arch) arch=${2:-?} ;;
-	*) die "usage: build/valkey.sh [--release 8.0|8.1|9 [--arch arm64]]" ;;
+	*) die "usage: tools/valkey.sh [--release 8.0|8.1|9 [--arch arm64]]" ;;
 	esac
 	shift 2 || die "$1 of what?"
 done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The test of `make image-test`: the image, built on stand-ins of its base images (standin.sh), started in every way
-# that its entry point knows, and then the suites of test/ against the server and the module in it. As test/stub has a
+# that its entry point knows, and then the suites of test/ against the server and the module in it. As test/sanitizers has a
 # host of its own, it is not among them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
@@ -11,7 +11,7 @@ server= # the pid of one that runs
 smoke() {
 	local root=$1 health=$2
 	ip link set lo up
-	local plain=(build/enter.sh "$root" setpriv --inh-caps=-all --ambient-caps=-all)
+	local plain=(tools/enter.sh "$root" setpriv --inh-caps=-all --ambient-caps=-all)
 	local inside=("${plain[@]}" sh -c 'cd /data && exec "$@"' sh)
 	cli() { "${inside[@]}" valkey-cli -e "$@"; }
 	fail() { echo "FAIL  $*"; cat "$root/data/out"; exit 1; }
@@ -69,8 +69,8 @@ if [ "${1-}" = smoke ]; then
 	exit
 fi
 
-source build/standin.sh
-BUILDER=buildah build/image.sh localhost/emq:test --pull=never >"$store/build.log" 2>&1 ||
+source tools/standin.sh
+BUILDER=buildah tools/image.sh localhost/emq:test --pull=never >"$store/build.log" 2>&1 ||
 	{ tail -n 40 "$store/build.log"; exit 1; }
 container=$(buildah from --pull-never localhost/emq:test)
 trap 'buildah rm "$container" >/dev/null; buildah rmi --prune >/dev/null' EXIT # with the images of earlier runs
@@ -84,7 +84,7 @@ unshare --net "$0" smoke "$root" "$(config 'index .Docker.Config.Healthcheck.Tes
 cat >"$store/valkey-server" <<-END
 	#!/bin/sh
 	case "\${1-}" in *.conf) chown 999:999 "\$1" "\${1%/*}" ;; esac
-	exec "$PWD/build/enter.sh" "$root" valkey-server "\$@"
+	exec "$PWD/tools/enter.sh" "$root" valkey-server "\$@"
 END
 chmod 755 "$store/valkey-server"
 cp -p "$root/usr/lib/valkey/emq.so" "$store/emq.so"

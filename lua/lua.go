@@ -1,4 +1,4 @@
-// Package scripts answers one question: what does the scripted executor run for a verb?
+// Package lua answers one question: what does the scripted executor run for a verb?
 //
 // Each .lua file is the twin of one native verb: the same KEYS, ARGV and replies, with the SHA in the verb's place. Those
 // of enqueue, claim, complete and fail are of wire 4: they know neither lease_epoch nor failures, and none of the edges
@@ -6,7 +6,7 @@
 // jobs, are for a store of wire 6; extend, reap, mclaim and mextend take the server's run_id as one more, last argument. A verb without a count of
 // keys has its base for the only key. None looks at the identity: the connector did. None looks at the gates: what claims by
 // scripts takes what a pause or a limit holds back from the native claims.
-package scripts
+package lua
 
 import (
 	"crypto/sha1"

@@ -83,7 +83,7 @@ else
 	echo 'skip  lintian: not installed'
 fi
 
-source build/standin.sh base
+source tools/standin.sh base
 container=$(buildah from --pull-never "$base")
 trap 'buildah rm "$container" >/dev/null' EXIT
 buildah copy --quiet "$container" "$deb" /tmp/ >/dev/null

@@ -11,7 +11,7 @@ table=build/matrix/table
 printf '| Valkey | passed | failed | skipped | result |\n| --- | --- | --- | --- | --- |\n' >"$table"
 failed=0
 for release in ${EMQ_RELEASES:-8.0 8.1 9}; do
-	VALKEY_SERVER=$(build/valkey.sh --release "$release")
+	VALKEY_SERVER=$(tools/valkey.sh --release "$release")
 	export VALKEY_SERVER
 	version=$("$VALKEY_SERVER" --version | sed 's/.* v=\([^ ]*\).*/\1/')
 	log=build/matrix/$version.log
