@@ -309,7 +309,7 @@ func (m *member) work() {
 		m.settle(complete, held)
 		return
 	}
-	if m.IntN(4) == 0 {
+	if !m.waits && m.IntN(4) == 0 { // there is no waiting for many
 		m.workOnMany()
 		return
 	}
