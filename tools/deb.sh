@@ -12,7 +12,8 @@ for tool in dpkg-deb readelf; do
 	command -v "$tool" >/dev/null || { echo "deb.sh: not installed: $tool (dpkg, binutils)" >&2; exit 1; }
 done
 [ -n "$arch" ] || arch=$(dpkg --print-architecture)
-version=$(sed -n 's/^\tVersion *= "\(.*\)"$/\1/p' commands/table.go)-1
+version=$(sed -n 's/^const Version = "\(.*\)"$/\1/p' commands/table.go)-1
+[ "$version" != -1 ] || { echo 'no version in commands/table.go' >&2; exit 1; }
 glibc=$(readelf -V "$module" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
 maintainer="${DEBFULLNAME:-$(git config user.name || id -un)} <${DEBEMAIL:-$(git config user.email || echo "root@localhost")}>"
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
