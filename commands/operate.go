@@ -11,7 +11,17 @@ import (
 // stateAny stands for whatever state a row has.
 const stateAny = "any"
 
-var operatorSets = []Key{KeyPending, KeyActive, KeySchedule, KeyDead}
+var (
+	operatorSets = []Key{KeyPending, KeyActive, KeySchedule, KeyDead}
+	operatorPlan = Plan{
+		Keys:   operatorSets,
+		Jobs:   ListedJobs,
+		Walk:   NoKey,
+		Values: []Field{FieldState, FieldGroup, FieldParent},
+		Member: NoKey,
+		Merged: true,
+	}
+)
 
 // admitOperator makes the checks of the call. On an unclaimed store no job is found, and a set there refuses.
 func (v *Command) admitOperator(c *Call, o *Outcome) bool {

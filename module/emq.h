@@ -333,9 +333,6 @@ int emq_queues_subscribe(vm_ctx *ctx);
 /* Looks, at its leisure, through all that the server holds already; for a load at run time. */
 void emq_queues_scan(void);
 
-/* A key may have come into being; if it is one of a queue's, the queue is known. */
-void emq_queues_meet(vm_ctx *ctx, vm_string *name);
-
 /* At each turn of the event loop. */
 void emq_queues_turn(vm_ctx *ctx);
 

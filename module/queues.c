@@ -219,7 +219,8 @@ static int is_loading(vm_ctx *ctx) { return (vm_GetContextFlags(ctx) & (VM_CTX_L
 
 static size_t checks_pending, checks_at_once; /* of other queues; see check() */
 
-void emq_queues_meet(vm_ctx *ctx, vm_string *name) {
+/* A key may have come into being; if it is one of a queue's, the queue is known. */
+static void meet(vm_ctx *ctx, vm_string *name) {
     int kind;
     size_t n, base, before = count;
     const char *p = vm_StringPtrLen(name, &n);
@@ -248,7 +249,7 @@ static int hears_new(void) {
 
 static int on_key(vm_ctx *ctx, int class, const char *event, vm_string *name) {
     (void)class, (void)event;
-    emq_queues_meet(ctx, name);
+    meet(ctx, name);
     return VM_OK;
 }
 
@@ -294,7 +295,7 @@ static void on_swap(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
 static void on_scanned(vm_ctx *ctx, vm_string *name, vm_key *key, void *seen) {
     (void)key;
     ++*(int *)seen;
-    emq_queues_meet(ctx, name);
+    meet(ctx, name);
 }
 
 /* A store of a million keys takes some seconds, of which the server has nine tenths for others. Keys that come into

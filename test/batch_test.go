@@ -513,15 +513,7 @@ func TestBatchesInContexts(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a script that is not to write", func(t *testing.T) {
-		st := s.fresh(t)
-		for verb, args := range batchesOn(good) {
-			st.unchanged(func() {
-				reply := st.Do(append([]string{"EVAL", "#!lua flags=no-writes\nreturn redis.call(unpack(ARGV))", "0"}, args...)...)
-				require.True(t, strings.HasPrefix(reply, "-ERR Write commands are not allowed"), "%s: %q", verb, reply)
-			})
-		}
-	})
+	t.Run("a script that is not to write", func(t *testing.T) { s.fresh(t).refusesToWrite(batchesOn(good)) })
 	t.Run("a watched key", func(t *testing.T) {
 		st, other := s.fresh(t), s.dial(t)
 		st.put(good, "JOB1", "active", "attempts", "1")
@@ -756,4 +748,15 @@ func TestBatchesAndTheRuntime(t *testing.T) {
 	require.Less(t, after["mallocs"]-before["mallocs"]-idle, int64(1000), "allocations in 120,000 decisions")
 	require.Equal(t, int64(0), after["numgc"])
 	require.Equal(t, int64(1), after["goroutines"])
+}
+
+// refusesToWrite has each verb called by a script that said that it does not write.
+func (st *fixture) refusesToWrite(verbs map[string][]string) {
+	st.t.Helper()
+	for verb, args := range verbs {
+		st.unchanged(func() {
+			reply := st.Do(append([]string{"EVAL", "#!lua flags=no-writes\nreturn redis.call(unpack(ARGV))", "0"}, args...)...)
+			require.True(st.t, strings.HasPrefix(reply, "-ERR Write commands are not allowed"), "%s: %q", verb, reply)
+		})
+	}
 }

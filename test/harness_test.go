@@ -5,7 +5,6 @@ package test
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -15,27 +14,16 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/stretchr/testify/require"
 
+	"emq/test/store"
 	"emq/test/valkey"
 	"emq/test/wire"
 )
 
 var update = flag.Bool("update", false, "rewrite the replies in testdata/wire.golden from the running module")
 
-// The settings that `make test` makes, and what each of them names.
-var needed = map[string]string{
-	"VALKEY_SERVER":    "the server binary",
-	"EMQ_MODULE":       "emq.so",
-	"EMQ_MODULE_DEBUG": "the same module built with -tags emqdebug",
-}
-
 func TestMain(m *testing.M) {
 	flag.Parse()
-	for name, what := range needed {
-		if os.Getenv(name) == "" {
-			fmt.Fprintf(os.Stderr, "%s is not set: it names %s, and `make test` sets it\n", name, what)
-			os.Exit(1)
-		}
-	}
+	store.Needs("VALKEY_SERVER", "EMQ_MODULE", "EMQ_MODULE_DEBUG")
 	os.Exit(m.Run())
 }
 

@@ -64,6 +64,7 @@ func TestEnqueueRefuses(t *testing.T) {
 	require.ErrorContains(t, enqueue(q, 1, emq.As("JOB1")), "is no job id")
 	require.ErrorContains(t, enqueue(q, 1, emq.In(time.Duration(1<<63-1)), emq.As("x")), "is no job id")
 	require.ErrorContains(t, enqueue(q, 1, emq.At(time.UnixMilli(1<<60))), "can't be due")
+	require.ErrorContains(t, enqueue(q, 1, emq.In(-time.Second)), "can't be due")
 	require.ErrorContains(t, enqueue(q, make(chan int)), "unsupported type")
 	require.ErrorContains(t, enqueue(emq.NewQueue[any](c, "q", emq.Encoding(emq.Raw)), 1), "takes []byte or string")
 	for _, name := range []string{"", "{", "a}b", "a\x00"} {

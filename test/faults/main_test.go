@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/test/wire"
+
+	"emq/test/store"
 )
 
 // number reads a number from INFO.
@@ -51,12 +53,7 @@ func report(t testing.TB, c *crowd) {
 }
 
 func TestMain(m *testing.M) {
-	for _, name := range []string{"VALKEY_SERVER", "EMQ_MODULE"} {
-		if os.Getenv(name) == "" {
-			fmt.Fprintf(os.Stderr, "%s is not set, and `make test` sets it\n", name)
-			os.Exit(1)
-		}
-	}
+	store.Needs("VALKEY_SERVER", "EMQ_MODULE")
 	redis.SetLogger(silence{}) // a server that is down is nothing to tell of
 	os.Exit(m.Run())
 }

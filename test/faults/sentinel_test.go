@@ -60,6 +60,16 @@ func agree(t *testing.T, watchers []*store.Place, primary *store.Place) {
 	}
 }
 
+// failoverClient finds the primary by the Sentinels, and sends nothing again by itself.
+func failoverClient(t *testing.T, addresses []string) *redis.Client {
+	client := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: group, SentinelAddrs: addresses, Protocol: 2, DisableIdentity: true,
+		MaxRetries: -1, DialerRetries: 1, PoolSize: 1000, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
 // The primary is killed under load. The Sentinels make the replica the primary, the clients find it by themselves and
 // work on, and what was confirmed by WAIT 1 holds: no job lost, none done twice, no token granted twice. A claim of the
 // old primary is completed on the new one with its token. The old one comes back as a replica, for the next round.
@@ -71,11 +81,7 @@ func TestSentinel(t *testing.T) {
 	replica.Linked()
 	primary.Online()
 	addresses, watchers := sentinels(t, primary)
-	client := redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: group, SentinelAddrs: addresses, Protocol: 2, DisableIdentity: true,
-		MaxRetries: -1, DialerRetries: 1, PoolSize: 1000, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
-	})
-	t.Cleanup(func() { _ = client.Close() })
+	client := failoverClient(t, addresses)
 	c := newCrowd(t, "Sentinel failover, WAIT 1", client)
 	c.confirm = true
 	dice := rand.New(rand.NewPCG(c.seed, 0))

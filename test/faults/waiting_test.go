@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"emq/test/store"
@@ -54,11 +53,7 @@ func TestSentinelWaiting(t *testing.T) {
 	replica.Linked()
 	primary.Online()
 	addresses, watchers := sentinels(t, primary)
-	client := redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: group, SentinelAddrs: addresses, Protocol: 2, DisableIdentity: true,
-		MaxRetries: -1, DialerRetries: 1, PoolSize: 1000, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
-	})
-	t.Cleanup(func() { _ = client.Close() })
+	client := failoverClient(t, addresses)
 	c := newCrowd(t, "Sentinel failover, workers that wait", client)
 	c.confirm, c.waits = true, true
 	c.start(4, workers)

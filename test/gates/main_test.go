@@ -4,7 +4,6 @@ package gates
 
 import (
 	"bufio"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,12 +24,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	for _, name := range []string{"VALKEY_SERVER", "EMQ_MODULE"} {
-		if os.Getenv(name) == "" {
-			fmt.Fprintf(os.Stderr, "%s is not set, and `make test` sets it\n", name)
-			os.Exit(1)
-		}
-	}
+	store.Needs("VALKEY_SERVER", "EMQ_MODULE")
 	os.Exit(m.Run())
 }
 

@@ -30,12 +30,7 @@ const (
 var q = wire.Queue("q")
 
 func TestMain(m *testing.M) {
-	for _, name := range []string{"VALKEY_SERVER", "EMQ_MODULE_DEBUG"} {
-		if os.Getenv(name) == "" {
-			fmt.Fprintf(os.Stderr, "%s is not set, and `make test` sets it\n", name)
-			os.Exit(1)
-		}
-	}
+	store.Needs("VALKEY_SERVER", "EMQ_MODULE_DEBUG")
 	os.Exit(m.Run())
 }
 

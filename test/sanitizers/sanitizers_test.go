@@ -25,12 +25,8 @@ import (
 var host, module string
 
 func TestMain(m *testing.M) {
-	for name, to := range map[string]*string{"EMQ_STUB": &host, "EMQ_MODULE_ASAN": &module} {
-		if *to = os.Getenv(name); *to == "" {
-			fmt.Fprintf(os.Stderr, "%s is not set, and `make test` sets it\n", name)
-			os.Exit(1)
-		}
-	}
+	store.Needs("EMQ_STUB", "EMQ_MODULE_ASAN")
+	host, module = os.Getenv("EMQ_STUB"), os.Getenv("EMQ_MODULE_ASAN")
 	// From here on the stub is the server of these tests, and of those that they start.
 	_ = os.Setenv("VALKEY_SERVER", host)
 	_ = os.Setenv("EMQ_MODULE", module)

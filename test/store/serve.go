@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"iter"
 	"os"
 	"slices"
@@ -12,6 +13,16 @@ import (
 
 	"emq/test/valkey"
 )
+
+// Needs ends the program unless the environment names all of what its tests run on.
+func Needs(names ...string) {
+	for _, name := range names {
+		if os.Getenv(name) == "" {
+			fmt.Fprintf(os.Stderr, "%s is not set, and `make test` sets it\n", name)
+			os.Exit(1)
+		}
+	}
+}
 
 // Serve starts a server with the module for a test, with further settings as on the command line; its pump is off. At the end of the
 // test the server must stop when asked and have no crash and no internal error in its log.
