@@ -1,0 +1,15 @@
+module emq/operator
+
+go 1.26.0
+
+replace (
+	emq => ..
+	emq/clients/go => ../clients/go
+)
+
+require emq/clients/go v0.0.0-00010101000000-000000000000
+
+require (
+	github.com/valkey-io/valkey-go v1.0.79 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+)
