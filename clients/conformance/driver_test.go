@@ -52,13 +52,7 @@ func clients(t testing.TB) (all []client) {
 	}
 	if _, err := os.Stat("../go/go.mod"); err == nil {
 		all = append(all, client{"valkey-go", nil, []string{goDriver()}, map[string]string{
-			"a failover":                     "valkey-go takes a replica for the server; Sentinels name the primary",
-			"a delay that is none":           "a time.Duration ends at 292 years, before the contract's delays do",
-			"text that is no UTF-8":          "encoding/json puts another character in the place of such bytes",
-			"a handler that does not end":    "the package waits for it",
-			"TLS":                            "the package takes the client itself",
-			"the settings of another client": "the package takes the client itself",
-			"rights that are taken away":     "the same",
+			"a delay that is none": "a time.Duration ends at 292 years, before the contract's delays do",
 		}})
 	}
 	return all

@@ -40,6 +40,7 @@ func Patience(d time.Duration) ClientOption { return func(c *Client) { c.patienc
 //	valkeys://host:6379                                      by TLS
 //	unix:///run/valkey/valkey.sock
 //	valkey://s1:26379?addr=s2:26379&master_set=mymaster      the primary that Sentinels name
+//	valkey://h1:6379?addr=h2:6379                            a primary and its replicas, whichever is the primary
 //
 // The connection is made by the first call. For what a URL can't say, see [Dial].
 func Open(url string, opts ...ClientOption) (*Client, error) {
@@ -57,7 +58,7 @@ func OpenAll(urls map[string]string, opts ...ClientOption) (*Client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("emq: the URL of server %q: %w", name, err)
 		}
-		conns[name] = Dial(o)
+		conns[name] = dialAll(o)
 	}
 	if len(conns) == 0 {
 		return nil, errors.New("emq: no server is named")

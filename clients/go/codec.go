@@ -2,7 +2,9 @@ package emq
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"unicode/utf8"
 )
 
 // Codec turns values into payloads and back. A payload is any bytes.
@@ -20,8 +22,15 @@ var Raw Codec = rawCodec{}
 
 type jsonCodec struct{}
 
-func (jsonCodec) Encode(v any) ([]byte, error)       { return json.Marshal(v) }
-func (jsonCodec) Decode(payload []byte, v any) error { return json.Unmarshal(payload, v) }
+func (jsonCodec) Encode(v any) ([]byte, error) { return json.Marshal(v) }
+
+// Decode refuses bytes that are no UTF-8, for which encoding/json would put another character.
+func (jsonCodec) Decode(payload []byte, v any) error {
+	if !utf8.Valid(payload) {
+		return errors.New("the payload is no UTF-8, as JSON is")
+	}
+	return json.Unmarshal(payload, v)
+}
 
 type rawCodec struct{}
 

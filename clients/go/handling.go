@@ -137,18 +137,31 @@ func (h *handling) work(t *task) {
 
 // serve has the handler do a job.
 func (h *handling) serve(t *task) {
-	ctx := t.ctx
-	if h.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, h.timeout, ErrTimeout)
-		defer cancel()
-	}
+	ctx, cancel := h.limit(t.ctx, t)
+	defer cancel()
 	err := errExit
 	defer func() {
 		h.free(1)
 		h.conclude(t, ctx, err)
 	}()
 	err = protect(func() error { return h.run(ctx, &t.Task) })
+}
+
+// limit is a handler's context with the queue's [Timeout]. A handler that ignores its end keeps its slot, but not its jobs: they
+// have failed.
+func (h *handling) limit(ctx context.Context, tasks ...*task) (context.Context, context.CancelFunc) {
+	if h.timeout <= 0 {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, h.timeout, ErrTimeout)
+	late := time.AfterFunc(h.timeout+lastCall, func() {
+		if context.Cause(ctx) == ErrTimeout {
+			for _, t := range tasks {
+				h.conclude(t, ctx, ErrTimeout)
+			}
+		}
+	})
+	return ctx, func() { late.Stop(); cancel() }
 }
 
 // errExit is a handler's that calls runtime.Goexit, as a test's FailNow does.
@@ -250,12 +263,8 @@ func (h *handling) startBatch() {
 	}
 	go func() {
 		defer cancel(nil)
-		ctx := ctx
-		if h.timeout > 0 {
-			var stop context.CancelFunc
-			ctx, stop = context.WithTimeoutCause(ctx, h.timeout, ErrTimeout)
-			defer stop()
-		}
+		ctx, stop := h.limit(ctx, tasks...)
+		defer stop()
 		var errs []error
 		if len(tasks) > 0 {
 			errs = h.runMany(ctx, tasks)

@@ -38,6 +38,8 @@ type line struct {
 // fatal is what a worker can't start, or go on, with.
 type fatal struct{ error }
 
+func (f *fatal) Unwrap() error { return f.error }
+
 func (w *Worker) lines() ([]*line, error) {
 	var lines []*line
 	for _, s := range w.c.servers {
@@ -422,6 +424,9 @@ func (h *handling) extend(ctx context.Context) {
 		if err != nil {
 			if ctx.Err() == nil {
 				h.w.log.Warn("emq: leases could not be extended", "queue", h.name, "jobs", len(tasks), "error", err)
+			}
+			if refusal, passes := refused(err); refusal != nil && !passes {
+				h.w.refuse(err)
 			}
 			return
 		}

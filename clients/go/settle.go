@@ -127,6 +127,7 @@ func (h *handling) send(tasks []*task, each func([]string, *task) []string, head
 			err = unexpected(head[0], r)
 			fallthrough
 		case refusal != nil && !passes:
+			h.w.refuse(err)
 			for _, t := range tasks {
 				if refusal != nil && refusal.Is(ErrStale) {
 					h.answered(t, -1, doubt != nil)
@@ -155,6 +156,15 @@ func (h *handling) send(tasks []*task, each func([]string, *task) []string, head
 		if tasks = left; len(tasks) == 0 {
 			return
 		}
+	}
+}
+
+// refuse stops a worker whose settlements or heartbeats are refused: it would claim jobs that it can't end. A refusal that is
+// about one job is none of these.
+func (w *Worker) refuse(err error) {
+	var refusal *Error
+	if errors.As(err, &refusal) && refusal.Class() != "EMQSTALE" && refusal.Class() != "EMQSCRIPT" {
+		w.abort(&fatal{err})
 	}
 }
 

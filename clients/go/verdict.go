@@ -14,7 +14,7 @@ var (
 	ErrLeaseLost = errors.New("emq: the lease was lost")
 	// ErrStopping: the worker stops, and [Grace] is over. The job goes back, uncounted, unless the handler succeeds.
 	ErrStopping = errors.New("emq: the worker stops")
-	// ErrTimeout: the handler took longer than [Timeout].
+	// ErrTimeout: the handler took longer than [Timeout]. That is a failure, also if it does not return.
 	ErrTimeout = errors.New("emq: the handler took too long")
 )
 

@@ -86,6 +86,7 @@ type Worker struct {
 	wakes   []*line
 
 	tasks  sync.WaitGroup
+	abort  context.CancelCauseFunc // ends Run with an error
 	counts [numOutcomes]atomic.Int64
 	ran    atomic.Bool
 }
@@ -127,7 +128,8 @@ type HandleOption func(*handling)
 // the default is 1.
 func Concurrency(n int) HandleOption { return func(h *handling) { h.concurrency = n } }
 
-// Timeout ends a handler's context after a while, with [ErrTimeout]. By default there is none.
+// Timeout ends a handler's context after a while, with [ErrTimeout]. If the handler does not return within another second its job
+// has failed, and its slot stays taken until it does. By default there is no timeout.
 func Timeout(d time.Duration) HandleOption { return func(h *handling) { h.timeout = d } }
 
 // Weight is the queue's share where there are not [Slots] for all; the default is 1. With weights of 3 and 1 the first queue
@@ -229,7 +231,8 @@ const lastCall = time.Second
 // Run claims and handles jobs until the context ends. Then it claims no more and lets the handlers go on for [Grace]; after that
 // their contexts end with [ErrStopping], and what is still in hand is given back uncounted. Run returns when the server
 // has been told of all, or can't be: nil, or the refusal because of which nothing can be claimed, if the first claim met it (no
-// such module, no rights, another wire). A server that can't be reached is waited for. A worker runs once.
+// such module, no rights, another wire), or because of which jobs can't be settled or their leases extended. A server that
+// can't be reached is waited for. A worker runs once.
 //
 // A handler that ignores the end of its context goes on after Run has returned; its job is given to others.
 func (w *Worker) Run(ctx context.Context) error {
@@ -260,6 +263,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 	claiming, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	w.abort = stop
 	beating, stopBeats := context.WithCancel(context.Background())
 	var claims, beats sync.WaitGroup
 	for _, l := range lines {
@@ -273,7 +277,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	claims.Wait()
 	var f *fatal
 	grace := w.grace
-	if errors.As(context.Cause(claiming), &f) {
+	if errors.As(context.Cause(claiming), &f) && errors.Is(f, ErrFence) {
 		grace = 0 // what the handlers do can't be settled
 	}
 	w.finish(grace)

@@ -7,9 +7,9 @@ replace (
 	emq/clients/go => ../../../go
 )
 
-require emq/clients/go v0.0.0-00010101000000-000000000000
-
 require (
-	github.com/valkey-io/valkey-go v1.0.79 // indirect
-	golang.org/x/sys v0.48.0 // indirect
+	emq/clients/go v0.0.0-00010101000000-000000000000
+	github.com/valkey-io/valkey-go v1.0.79
 )
+
+require golang.org/x/sys v0.48.0 // indirect

@@ -4,6 +4,8 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -16,6 +18,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/valkey-io/valkey-go"
+
 	emq "emq/clients/go"
 )
 
@@ -24,7 +28,8 @@ type object = map[string]any
 // request has the words of all requests.
 type request struct {
 	N                             int
-	Do, URL, Queue, Codec, ID     string
+	Do, URL, Queue, Codec, ID, CA string
+	Borrow                        bool
 	State, After                  string
 	Lease, Patience, Backoff      *int64
 	Failures, Concurrency, Rate   int
@@ -97,10 +102,11 @@ func failed(err error) object {
 	class := "invalid"
 	var refused *emq.Error
 	var broken net.Error
+	var distrusted *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &refused):
 		class = refused.Class()
-	case errors.As(err, &broken), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &broken), errors.As(err, &distrusted), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded):
 		class = "unreachable"
 	}
 	return object{"class": class, "text": err.Error(), "type": fmt.Sprintf("%T", err)}
@@ -205,7 +211,11 @@ func open(r *request) (err error) {
 	if r.Patience != nil {
 		options = append(options, emq.Patience(ms(*r.Patience)))
 	}
-	if client, err = emq.Open(r.URL, options...); err != nil {
+	if r.Borrow {
+		if client, err = borrow(r, options); err != nil {
+			return err
+		}
+	} else if client, err = emq.Open(r.URL, options...); err != nil {
 		return err
 	}
 	if r.Failures == 0 {
@@ -228,6 +238,28 @@ func open(r *request) (err error) {
 		return err
 	}
 	return nil
+}
+
+// borrow is a client over one of valkey-go's that is the program's own.
+func borrow(r *request, options []emq.ClientOption) (*emq.Client, error) {
+	o, err := valkey.ParseURL(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	if r.CA != "" {
+		pem, err := os.ReadFile(r.CA)
+		if err != nil {
+			return nil, err
+		}
+		o.TLSConfig.RootCAs = x509.NewCertPool()
+		o.TLSConfig.RootCAs.AppendCertsFromPEM(pem)
+	}
+	o.DisableCache = true // its tracking of keys needs a right that these users lack
+	c, err := valkey.NewClient(o)
+	if err != nil {
+		return nil, err
+	}
+	return emq.Use(emq.Valkey(c), options...), nil
 }
 
 func when(r *request) (options []emq.JobOption) {
