@@ -55,6 +55,20 @@ func TestLife(t *testing.T) {
 	require.Equal(t, []int64{0, 0, 0, 1, 2, 2}, []int64{st.Pending, st.Active, st.Scheduled, st.Dead, st.Completed, st.Failed})
 }
 
+// Work returns when the last job is done, however that falls together with its look: a change that it missed would have it wait
+// for a minute and fail.
+func TestWorkReturns(t *testing.T) {
+	s := emqtest.New()
+	q := emq.NewQueue[int](s.Client(), "q")
+	for range 500 {
+		_, err := q.EnqueueMany(t.Context(), slices.Values(make([]int, 200)))
+		require.NoError(t, err)
+		w := emq.NewWorker(s.Client(), quiet)
+		emq.Handle(w, q, func(context.Context, *emq.Job[int]) error { return nil })
+		s.Work(t, w)
+	}
+}
+
 // A worker waits for a job, for one that is due, and is stopped while it waits.
 func TestWaits(t *testing.T) {
 	s := emqtest.New()
