@@ -72,9 +72,10 @@ const (
 	probeGates // the first of gateProbes
 )
 
+// admitStats goes on where there is nothing of the queue on an unclaimed store: clients may wait for its first job.
 func (v *Command) admitStats(c *Call, o *Outcome) bool {
-	return c.admit(o, answerNothing, KeyPending, KeyActive, KeySchedule, KeyDead, KeyCompleted, KeyFailed, KeyMeta) &&
-		c.typed(o, statsSets...)
+	ours := c.admit(o, func(*Outcome) {}, KeyPending, KeyActive, KeySchedule, KeyDead, KeyCompleted, KeyFailed, KeyMeta)
+	return (ours || o.TextLen == 0) && c.typed(o, statsSets...)
 }
 
 func (v *Command) finishStats(c *Call, o *Outcome) {
@@ -99,12 +100,6 @@ func (v *Command) finishStats(c *Call, o *Outcome) {
 	if g.paused {
 		o.Numbers[statPaused], o.Numbers[statPausedUntil] = 1, some(g.until)
 	}
-	o.answer(ResultOK, ReplyNumbers, numStats)
-}
-
-func answerNothing(o *Outcome) {
-	o.Numbers = [MaxNumbers]int64{statOldestAge: NoNumber, statNextDue: NoNumber, statNextExpiry: NoNumber, statPausedUntil: NoNumber,
-		statConcurrency: NoNumber, statRateMax: NoNumber, statRateDuration: NoNumber}
 	o.answer(ResultOK, ReplyNumbers, numStats)
 }
 
