@@ -16,7 +16,7 @@ import (
 )
 
 // singles is the number of verbs that are about one job, or one entry after the other, or a queue: the first in the table.
-// What is kept in testdata numbers them so. The others are in FuzzModel.
+// The entries of testdata/fuzz number them so. The others are in FuzzModel.
 const singles = Menqueue
 
 // walks tells whether a verb takes the entries of a set, the jobs of which no caller names.

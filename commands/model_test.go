@@ -284,7 +284,7 @@ func (d *dice) words(verb Verb) []string {
 	id := func() string { return fmt.Sprintf("JOB%d", d.below(14)) }
 	token := func() string { return pick("1", "1", "1", "2", "x", "") }
 	lease := func() int64 { return number(1, 30_000, 1<<52-1) }
-	delay := func() int64 { return number(0, 1000, 1<<52-1) }
+	delay := func() int64 { return number(0, 1, 1000, 1<<52-1) }
 	decimal := func(n int64) string { return strconv.FormatInt(n, 10) }
 	list := func(job func() []string) (words []string) {
 		for range 1 + d.below([]int{1, 2, 5, 40, 100}[d.below(5)]) {
@@ -321,7 +321,7 @@ func (d *dice) words(verb Verb) []string {
 	case Resume:
 		call = queue.Resume()
 	case Limit:
-		call = queue.Limit(number(0, 3), number(0, 2), number(0, 1000))
+		call = queue.Limit(number(0, 1, 3), number(0, 1, 2), number(0, 1, 1000))
 	case Menqueue:
 		call = queue.Menqueue(list(func() []string { return []string{id(), fmt.Sprint("payload", d.below(5))} })...)
 	case Mschedule:
