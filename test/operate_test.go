@@ -521,7 +521,7 @@ func TestAnotherModuleWritesInTheMiddleOfAnOperator(t *testing.T) {
 			require.Equal(t, c.want, st.Do(c.do...))
 			st.reply("+done\r\n", "MEDDLER.LEFT")
 			for _, key := range []string{good.Pending(), good.Active(), good.Dead(), good.Schedule()} {
-				require.ElementsMatch(t, c.sets[key], st.members(key), key)
+				require.ElementsMatch(t, c.sets[key], st.Members(key), key)
 			}
 		})
 	}

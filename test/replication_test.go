@@ -236,14 +236,8 @@ func TestDataComesBack(t *testing.T) {
 				continue // a snapshot that was not taken cannot come back
 			}
 			t.Run(kind+"/"+end, func(t *testing.T) {
-				dir, err := os.MkdirTemp("", "emq")
-				require.NoError(t, err)
-				t.Cleanup(func() { _ = os.RemoveAll(dir) })
-
-				first, err := valkey.Start(valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: settings, Dir: dir, Still: true})
-				require.NoError(t, err)
-				t.Cleanup(func() { _ = first.Kill() })
-				st := (&server{Server: first}).attachPlain(t)
+				s := start(t, withModule(settings...))
+				st := s.attachPlain(t)
 				require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
 				require.Equal(t, claimed("JOB1", "x", 1), st.Do(good.Claim(maxTime)...))
 				mix(t, true).load(st, 4000)
@@ -254,23 +248,22 @@ func TestDataComesBack(t *testing.T) {
 				want := st.digest()
 				require.NotEqual(t, "+"+strings.Repeat("0", 40)+"\r\n", want)
 				if end == "stop" {
-					require.NoError(t, first.Stop())
+					require.NoError(t, s.Stop())
 				} else {
-					require.NoError(t, first.Kill())
+					s.Crash()
 				}
 
 				for _, o := range []valkey.Options{withoutModule(settings...), withModule(settings...), withoutModule(settings...)} {
-					o.Dir = dir
-					again, err := valkey.Start(o)
-					require.NoError(t, err)
-					t.Cleanup(func() { _ = again.Kill() })
-					st := (&server{Server: again}).attachPlain(t)
+					o.Dir = s.Dir
+					s.Options = o
+					s.Start()
+					st := s.attachPlain(t)
 					require.Equal(t, want, st.digest())
 					if o.Module != "" { // and a lease from before the stop can be settled
 						require.Equal(t, integer(1), st.Do(good.Complete("JOB1", "1")...))
 						want = st.digest()
 					}
-					require.NoError(t, again.Stop())
+					require.NoError(t, s.Stop())
 				}
 			})
 		}
@@ -308,5 +301,5 @@ func TestExpiryIsReplicated(t *testing.T) {
 	st.Must("ZREM emq:{q}:active JOB1 JOB2")
 	st.inStep("1")
 	require.Equal(t, st.digest(), replica.attachPlain(t).digest())
-	require.Equal(t, []string{"JOB0", "JOB4"}, st.members(good.Pending()))
+	require.Equal(t, []string{"JOB0", "JOB4"}, st.Members(good.Pending()))
 }

@@ -162,17 +162,7 @@ func words(line string) []string { return wire.Words(line) }
 // leased asserts that exactly these jobs are active.
 func (b *bed) leased(q wire.Queue, ids ...string) {
 	b.t.Helper()
-	require.Equal(b.t, ids, b.members(q.Active()))
-}
-
-// members are the entries of a set, in order.
-func (b *bed) members(key string) []string {
-	b.t.Helper()
-	ids := []string{}
-	for _, id := range wire.Value(b.Do("ZRANGE", key, "0", "-1")).([]any) {
-		ids = append(ids, id.(string))
-	}
-	return ids
+	require.Equal(b.t, ids, b.Members(q.Active()))
 }
 
 // count is a number of INFO.
