@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"emq/test/store"
 	"emq/test/wire"
 )
 
@@ -551,10 +552,9 @@ func TestBatchesOutOfMemory(t *testing.T) {
 func TestBatchesAndReplicas(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)
-	host, port, _ := strings.Cut(s.Addr(), ":")
-	replica := start(t, withModule("--replicaof", host+" "+port, "--propagation-error-behavior", "panic"))
+	replica := start(t, withModule(store.Following(s.Addr())...))
 	r := replica.attachPlain(t)
-	waitFor(t, "the replica's link", func() bool { return r.Info("master_link_status") == "up" })
+	replica.Linked()
 	plain := follow(t, s).attachPlain(t)
 	st.lives("q", "payload", many(100, "JOB%d")...)
 	require.Equal(t, status(1, 1), st.Do(good.Menqueue("JOB1", "x", "JOB2", "y")...))

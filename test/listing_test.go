@@ -361,7 +361,7 @@ func TestListOnAReplica(t *testing.T) {
 		})
 	}
 	r := knowing(t, store.Following(st.s.Addr())...)
-	waitFor(t, "the replica's link", func() bool { return r.Info("master_link_status") == "up" })
+	r.s.Linked()
 	require.Contains(t, r.Do("CONFIG", "GET", "replica-read-only"), "yes")
 	r.soonLists("emq:{pending}:", "emq:{active}:", "emq:{schedule}:", "emq:{dead}:", "emq:{meta}:")
 	for kind := range makes("x") {

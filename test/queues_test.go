@@ -284,7 +284,7 @@ func TestQueuesOnAReplica(t *testing.T) {
 				}
 				linked := func() {
 					t.Helper()
-					waitFor(t, "the replica's link", func() bool { return r.Info("master_link_status") == "up" })
+					r.s.Linked()
 					st.inStep("1")
 				}
 				has := func() {
@@ -536,7 +536,7 @@ func TestQueuesAreForgottenElsewhere(t *testing.T) {
 	t.Run("a replica", func(t *testing.T) {
 		st := start(t, withoutModule()).attachPlain(t)
 		r := knowing(t, store.Following(st.s.Addr())...)
-		waitFor(t, "the replica's link", func() bool { return r.Info("master_link_status") == "up" })
+		r.s.Linked()
 		r.Must("CONFIG SET emq.pump-interval-ms 10")
 		r.comesAndGoes(st, n, 5, func() { st.inStep("1") })
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"emq/test/store"
 	"emq/test/valkey"
 	"emq/test/wire"
 )
@@ -17,12 +18,8 @@ import (
 // in step.
 func follow(t *testing.T, s *server, args ...string) *server {
 	t.Helper()
-	host, port, _ := strings.Cut(s.Addr(), ":")
-	r := start(t, withoutModule(append([]string{
-		"--replicaof", host + " " + port, "--propagation-error-behavior", "panic",
-	}, args...)...))
-	c := r.attachPlain(t)
-	waitFor(t, "the replica's link", func() bool { return c.Info("master_link_status") == "up" })
+	r := start(t, withoutModule(append(store.Following(s.Addr()), args...)...))
+	r.Linked()
 	return r
 }
 
@@ -107,10 +104,9 @@ func TestCountersKeepTheirTimeToLive(t *testing.T) {
 func TestReplicaWithTheModuleFollows(t *testing.T) {
 	s := start(t, withModule())
 	st := s.attachPlain(t)
-	host, port, _ := strings.Cut(s.Addr(), ":")
-	replica := start(t, withModule("--replicaof", host+" "+port, "--propagation-error-behavior", "panic"))
+	replica := start(t, withModule(store.Following(s.Addr())...))
 	r := replica.attachPlain(t)
-	waitFor(t, "the replica's link", func() bool { return r.Info("master_link_status") == "up" })
+	replica.Linked()
 	mix(t, true).load(st, 5000)
 	st.inStep("1")
 	require.Equal(t, st.digest(), r.digest())
@@ -133,7 +129,7 @@ func TestOnReplica(t *testing.T) {
 		t.Run("replica-read-only "+readOnly, func(t *testing.T) {
 			replica := start(t, withModule("--replicaof", host+" "+port, "--replica-read-only", readOnly))
 			r := replica.attachPlain(t)
-			waitFor(t, "the replica's link", func() bool { return r.Info("master_link_status") == "up" })
+			replica.Linked()
 			st.put(good, "JOB1", "active", "attempts", "1")
 			st.put(good, "JOB2", "pending", "attempts", "0")
 			st.inStep("1")

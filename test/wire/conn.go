@@ -147,6 +147,25 @@ func (c *Conn) Receive() string {
 	}
 }
 
+// ID is the server's number of this client.
+func (c *Conn) ID() string {
+	c.t.Helper()
+	return strconv.FormatInt(Value(c.Do("CLIENT", "ID")).(int64), 10)
+}
+
+// Behind runs commands and, before any other client could, a claim: what the commands let be claimed must be gone, for
+// clients that wait are served first.
+func (c *Conn) Behind(claim []string, commands ...[]string) []string {
+	c.t.Helper()
+	replies := c.Pipeline(append(commands, claim))
+	last := len(replies) - 1
+	for i, reply := range replies[:last] {
+		require.False(c.t, IsError(reply), "%s: %s", Line(commands[i]), reply)
+	}
+	require.Equal(c.t, Empty, replies[last], "who waits is served first")
+	return replies[:last]
+}
+
 // Members are the entries of a sorted set, in order.
 func (c *Conn) Members(key string) []string {
 	c.t.Helper()
