@@ -52,7 +52,7 @@ func parseScan(cursor string) (Scan, bool) {
 	return Scan{}, false
 }
 
-// next is the part that comes when the server's scan has come to a cursor of its own.
+// next is where the audit goes on after the server's scan has returned a cursor.
 func (s Scan) next(at uint64) Scan {
 	if at != 0 {
 		return Scan{at, s.Key}
@@ -235,7 +235,7 @@ func (v *Command) auditRow(c *Call, j *Job, o *Outcome) {
 	}
 }
 
-// fixes tells that what can be put right is to be.
+// fixes tells whether the call repairs what it finds.
 func (v *Command) fixes(c *Call) bool { return v.arg(c, RoleOption) == tokenFix }
 
 // find notes a finding, and reports whether its remedy is to be applied.
@@ -315,7 +315,7 @@ func (j *Job) claimed() bool {
 	return ok && token > 0
 }
 
-// sound tells that the job can be claimed, or has a holder: the last token of all can't be counted up, and is one.
+// sound tells that the job can be claimed, or has a holder: the largest token of all can't be counted up, but may be held.
 func (j *Job) sound() bool {
 	attempts := j.field(FieldAttempts)
 	_, ok := lease.NextToken(attempts)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/lease"
+	"emq/test/wire"
 )
 
 // looked is what the audit says of one entry, and what it does to it.
@@ -292,11 +293,12 @@ func TestAuditPutsRight(t *testing.T) {
 
 // queue makes up what a host read for a verb on a whole queue.
 func (d *dice) queue(verb Verb) *request {
-	args := callOn(verb, d.word("q", "a", "{", "\x00"), "")
+	args := on(verb, wire.Queue(d.word("q", "a", "{", "\x00")), "")
 	if !d.often() {
 		args[d.below(len(args))] = d.word("", "2", "emq:{q}:pending", "emq:{q}", "FIX")
 	}
 	if verb == Audit {
+		args = append(args, "")
 		args[Table[Audit].At(RoleCursor)-1] = d.word("0", "pending:0", "active:3", "schedule:0", "dead:9", "rows:0", "rows:7", "rows:x", "dead")
 		args[Table[Audit].At(RoleCount)-1] = d.word("10", "1", "1000", "1001", "0")
 		args[Table[Audit].At(RoleOption)-1] = d.word("FIX", "fix")

@@ -3,7 +3,6 @@ package commands
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -131,25 +130,31 @@ func (s *store) entries(k Key) []string {
 	})
 }
 
+// ids are those of the jobs that a call is about, in their order.
+func (s *store) ids(verb Verb, args []string) (ids []string) {
+	v := &Table[verb]
+	switch v.Plan.Jobs {
+	case NamedJob:
+		ids = []string{args[v.At(RoleID)]}
+	case ListedJobs:
+		for at := v.At(RoleID); at < len(args); at += len(v.List) {
+			ids = append(ids, args[at])
+		}
+	case WalkedJobs:
+		if k := v.Plan.Walk; s.types[k] == SortedSet {
+			ids = slices.DeleteFunc(s.entries(k), func(id string) bool { return v.Plan.Due && s.sets[k][id] > s.now })
+		}
+	}
+	return ids
+}
+
 // run has a call decided as the host does, in windows of a size, and carries out its effects, which are those on the
 // window's jobs in their order or, where the verb merges them, as WIRE6 §7 orders them.
 func (s *store) run(t testing.TB, verb Verb, args []string, window int) *Outcome {
 	t.Helper()
 	v := &Table[verb]
 	c := s.call(verb, args)
-	var ids []string
-	switch v.Plan.Jobs {
-	case NamedJob:
-		ids = []string{c.Args[v.At(RoleID)]}
-	case ListedJobs:
-		for at := v.At(RoleID); at < len(c.Args); at += len(v.List) {
-			ids = append(ids, c.Args[at])
-		}
-	case WalkedJobs:
-		if s.types[v.Plan.Walk] == SortedSet {
-			ids = s.entries(v.Plan.Walk)
-		}
-	}
+	ids := s.ids(verb, c.Args)
 	at := map[string]int32{}
 	var all []Job
 	for i, id := range ids {
@@ -341,72 +346,6 @@ func groups(verb Verb, args []string) (head []string, jobs [][]string) {
 	return args[:n], slices.Collect(slices.Chunk(args[n:], len(Table[verb].List)))
 }
 
-// single is the call of the verb for one job that judges as a batch judges that job, written from WIRE6 §4 and §6.
-func single(verb Verb, head, job []string) (Verb, []string) {
-	b, id := head[0], job[0]
-	switch verb {
-	case Menqueue:
-		return Enqueue, []string{"2", b + "job:" + id, b + "pending", id, job[1]}
-	case Mschedule:
-		return Schedule, []string{"2", b + "job:" + id, b + "schedule", id, job[2], head[1], job[1]}
-	case Mcomplete:
-		return Complete, []string{"2", b + "active", b + "job:" + id, id, job[1], b}
-	case Mextend:
-		return Extend, []string{"2", b + "active", b + "job:" + id, id, job[1], head[1]}
-	case Mfail:
-		return Fail, []string{"4", b + "active", b + "schedule", b + "dead", b + "job:" + id, id, job[1], job[2], head[1], job[3], b}
-	}
-	panic("no list")
-}
-
-// statusOf reads the answer of a single verb as a status, from WIRE6 §7's table.
-func statusOf(t testing.TB, verb Verb, o *Outcome) int8 {
-	t.Helper()
-	switch text := text(o); {
-	case text == "EMQSTALE job gone":
-		return 0
-	case strings.HasPrefix(text, "EMQSTALE "):
-		return -1
-	case strings.HasPrefix(text, "EMQSCRIPT "):
-		return -2
-	case strings.HasPrefix(text, "WRONGTYPE "): // of the row
-		return 0
-	case text != "":
-		require.Fail(t, text)
-	case o.Reply == constReply(ConstDead):
-		return 2
-	case o.Reply == constReply(ConstScheduled):
-		return 1
-	case verb == Extend && o.Reply.N == -1:
-		return 0
-	}
-	return int8(o.Reply.N)
-}
-
-// inTurn is what single verbs, one after the other, make of a store and answer: a refusal of the call as a whole, or a
-// status for each job.
-func (s *store) inTurn(t testing.TB, verb Verb, args []string) (refused string, list []int8) {
-	t.Helper()
-	head, jobs := groups(verb, args)
-	none := slices.Clone(jobs[0])
-	none[0] = "JOBnone"
-	one, call := single(verb, head, none)
-	if refused := text(s.clone().run(t, one, call, 1)); strings.HasPrefix(refused, "EMQFENCE ") || strings.HasPrefix(refused, "WRONGTYPE ") {
-		return refused, nil
-	}
-	before := s.clone()
-	for _, job := range jobs {
-		one, call := single(verb, head, job)
-		o := s.run(t, one, call, 1)
-		if refused := text(o); strings.HasPrefix(refused, "EMQFENCE ") {
-			*s = *before
-			return refused, nil
-		}
-		list = append(list, statusOf(t, one, o))
-	}
-	return "", list
-}
-
 // claimed are the ids and tokens of the jobs that a claim hands out.
 func claimed(s *store, entries []string, o *Outcome) (list []string) {
 	for i, m := range o.Marks {
@@ -417,191 +356,7 @@ func claimed(s *store, entries []string, o *Outcome) (list []string) {
 	return list
 }
 
-// claimsInTurn is MCLAIM by single claims. An entry that is dropped counts against one bound for all.
-func (s *store) claimsInTurn(t testing.TB, base, leaseMillis string, count int) (refused string, list []string) {
-	t.Helper()
-	for bad := 0; len(list) < count && bad < maxDropped; {
-		entries := s.entries(KeyPending)
-		o := s.run(t, Claim, []string{"2", base + "pending", base + "active", base + "job:", leaseMillis}, 1)
-		if o.TextLen > 0 {
-			return text(o), nil
-		}
-		got := claimed(s, entries, o)
-		if len(got) == 0 {
-			break
-		}
-		list = append(list, got...)
-		bad += len(o.Marks) - 1
-	}
-	return "", list
-}
-
-// compare has a call of a batch decided, and the single verbs in its place: the answers and the stores must be the same.
-func compare(t testing.TB, verb Verb, s *store, args []string, window int) {
-	t.Helper()
-	batch, turn := s.clone(), s.clone()
-	entries := s.entries(KeyPending)
-	o := batch.run(t, verb, args, window)
-	if verb == Mclaim {
-		count, _ := strconv.Atoi(args[2])
-		refused, list := turn.claimsInTurn(t, args[0], args[1], count)
-		require.Equal(t, refused, text(o))
-		if refused == "" {
-			require.Equal(t, list, claimed(batch, entries, o))
-		}
-	} else {
-		refused, list := turn.inTurn(t, verb, args)
-		require.Equal(t, refused, text(o), "%q", args)
-		if refused == "" {
-			require.Equal(t, list, statuses(o), "%q", args)
-		} else {
-			require.GreaterOrEqual(t, o.Result, ResultArgument, "a refusal is counted as one")
-		}
-	}
-	require.Equal(t, turn, batch, "%s %q", Table[verb].Name, args)
-	for _, m := range o.Marks {
-		require.True(t, m.Result == NoResult || slices.Contains(Table[verb].Results, m.Result), "INFO has no name for %d", m.Result)
-	}
-}
-
 var batches = []Verb{Menqueue, Mschedule, Mclaim, Mcomplete, Mextend, Mfail}
-
-// store makes up a queue of few jobs, so that they meet.
-func (d *dice) store(verb Verb) *store {
-	s := newStore()
-	switch d.below(16) {
-	case 13:
-		s.fence = None
-	case 14:
-		s.fence = List
-	case 15:
-		s.identity = "echomq:4.0.0"
-	}
-	for k := KeyPending; k <= KeyDead; k++ {
-		if d.below(24) == 23 {
-			s.types[k] = String
-		}
-	}
-	for i := range d.below(12) {
-		id := fmt.Sprintf("JOB%d", i)
-		if d.below(8) == 7 {
-			s.rows[id] = nil
-			continue
-		}
-		state := []string{"active", "active", "active", "pending", "scheduled", "dead", "odd"}[d.below(7)]
-		r := row{FieldState: state, FieldAttempts: []string{"1", "1", "1", "2", "0", "x", "9007199254740991"}[d.below(7)], FieldPayload: "p"}
-		for _, field := range []struct {
-			f  Field
-			in int
-		}{{FieldLeaseEpoch, 2}, {FieldFailures, 3}, {FieldStalled, 4}, {FieldGroup, 12}, {FieldParent, 12}} {
-			if d.below(field.in) == field.in-1 {
-				r[field.f] = "2"
-			}
-		}
-		if d.below(16) == 15 {
-			delete(r, FieldAttempts)
-		}
-		s.rows[id] = r
-		for k := KeyPending; k <= KeyDead; k++ {
-			home := map[string]Key{"pending": KeyPending, "active": KeyActive, "scheduled": KeySchedule, "dead": KeyDead}[state] == k
-			if (d.below(16) == 15) != home && (s.types[k] == None || s.types[k] == SortedSet) {
-				s.add(k, id, now+int64(d.below(3)))
-			}
-		}
-	}
-	for range d.below(4) {
-		if s.types[KeyPending] != String {
-			s.add(KeyPending, d.word("JOBnone", "GRP1", "JOBx"), int64(d.below(2)))
-		}
-	}
-	if k := counterOf(verb); k != NoKey {
-		s.types[k] = []Type{None, Hash, Hash, String}[d.below(4)]
-		if s.types[k] == Hash {
-			s.count = []string{"", "7", "9223372036854775807", "9223372036854775805", "-3", "x"}[d.below(6)]
-		}
-	}
-	return s
-}
-
-// batch makes up a call on it.
-func (d *dice) batch(verb Verb) []string {
-	args := []string{"emq:{q}:"}
-	switch verb {
-	case Mclaim:
-		return append(args, "1000", []string{"1", "2", "3", "10", "1000"}[d.below(5)])
-	case Mschedule:
-		args = append(args, []string{"in", "at"}[d.below(2)])
-	case Mextend:
-		args = append(args, "30000")
-	case Mfail:
-		args = append(args, []string{"1", "2", "3", "4"}[d.below(4)])
-	}
-	most := []int{1, 2, 5, 40, 100}[d.below(5)]
-	for range 1 + d.below(most) {
-		job := []string{fmt.Sprintf("JOB%d", d.below(14))}
-		switch token := []string{"1", "1", "1", "2", "x", ""}[d.below(6)]; verb {
-		case Menqueue:
-			job = append(job, fmt.Sprint("payload", d.below(5)))
-		case Mschedule:
-			job = append(job, []string{"0", "7", "4503599627370495"}[d.below(3)], fmt.Sprint("payload", d.below(5)))
-		case Mcomplete, Mextend:
-			job = append(job, token)
-		case Mfail:
-			job = append(job, token, []string{"0", "1000"}[d.below(2)], fmt.Sprint("why", d.below(5)))
-		}
-		args = append(args, job...)
-	}
-	return args
-}
-
-// full counters: a batch that does not fit leaves the counter alone, where single verbs count up to its brim.
-func nearlyFull(s *store) bool { return s.count == "9223372036854775805" }
-
-// FuzzBatch has a batch and the single verbs in its place meet any queue: they answer the same and leave the same.
-func FuzzBatch(f *testing.F) {
-	for v := range batches {
-		f.Add(uint8(v), []byte{})
-	}
-	f.Fuzz(func(t *testing.T, v uint8, data []byte) {
-		d := dice(data)
-		verb := batches[int(v)%len(batches)]
-		fuzzBatch(t, verb, &d)
-	})
-}
-
-func fuzzBatch(t testing.TB, verb Verb, d *dice) {
-	s := d.store(verb)
-	window := []int{32, 1, 2, 3}[d.below(4)]
-	args := d.batch(verb)
-	if nearlyFull(s) {
-		o := s.run(t, verb, args, window)
-		settled := 0
-		for _, m := range o.Marks {
-			if m.Result == ResultCompleted || m.Result == ResultDead {
-				settled++
-			}
-		}
-		want := "9223372036854775805"
-		if settled <= 2 {
-			want = fmt.Sprint(uint64(9223372036854775805) + uint64(settled))
-		}
-		require.Equal(t, want, s.count)
-		return
-	}
-	compare(t, verb, s, args, window)
-}
-
-// TestBatch is FuzzBatch on random bytes, always the same.
-func TestBatch(t *testing.T) {
-	rng := rand.New(rand.NewPCG(7, 0))
-	for n := range 12_000 {
-		d := make(dice, 700)
-		for i := range d {
-			d[i] = byte(rng.Uint32())
-		}
-		fuzzBatch(t, batches[n%len(batches)], &d)
-	}
-}
 
 // TestStatuses holds the statuses by themselves, from WIRE6 §7's table: all of them in one call, and the twins'.
 func TestStatuses(t *testing.T) {
@@ -635,7 +390,7 @@ func TestStatuses(t *testing.T) {
 			o := jobs().run(t, c.verb, strings.Fields(c.args), window)
 			require.Empty(t, text(o))
 			assert.Equal(t, c.want, statuses(o), Table[c.verb].Name)
-			compare(t, c.verb, jobs(), strings.Fields(c.args), window)
+			meetsModel(t, c.verb, jobs(), strings.Fields(c.args), window)
 		}
 	}
 }
@@ -688,7 +443,7 @@ func TestMclaimEnds(t *testing.T) {
 		}
 		entries := s.entries(KeyPending)
 		args := []string{"emq:{q}:", "1000", strconv.Itoa(c.count)}
-		compare(t, Mclaim, s, args, Window)
+		meetsModel(t, Mclaim, s.clone(), args, Window)
 		o := s.run(t, Mclaim, args, Window)
 		assert.Len(t, claimed(s, entries, o), c.want, "%v", c)
 		assert.Len(t, s.sets[KeyPending], c.left, "%v", c)

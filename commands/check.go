@@ -232,7 +232,7 @@ func (j *Job) settles(o *Outcome, token, verb string) (ok bool, next Next) {
 }
 
 // assertRead panics if the host has not read what the plan names. It reads nothing on a replica, and nothing where the
-// names can't be those of one queue; whoever comes here was refused by neither, so the host and this package disagree.
+// names can't be those of one queue. A call that comes here was refused for neither, so the host and this package disagree.
 func (v *Command) assertRead(c *Call) {
 	if c.IdentityType == Unread || v.Plan.Figures && c.Figures == nil || v.Plan.Jobs == NamedJob && c.Jobs[0].Type == Unread {
 		v.unread()

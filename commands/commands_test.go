@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/fence"
+	"emq/test/wire"
 )
 
 const (
@@ -177,37 +178,19 @@ func (e Effect) describe(r *request) string {
 
 func integerText(n int64) string { return between(n, n).minText }
 
-// Valid arguments of each verb, for the queue q and the job JOB01.
-func valid(verb Verb) []string {
+// on are valid arguments of each verb for a job of a queue, the verb itself left out.
+func on(verb Verb, q wire.Queue, id string) []string {
 	return map[Verb][]string{
-		Enqueue:  {"2", "emq:{q}:job:JOB01", "emq:{q}:pending", id, "data"},
-		Claim:    {"2", "emq:{q}:pending", "emq:{q}:active", "emq:{q}:job:", "30000"},
-		Complete: {"2", "emq:{q}:active", "emq:{q}:job:JOB01", id, "3", "emq:{q}:"},
-		Fail: {"4", "emq:{q}:active", "emq:{q}:schedule", "emq:{q}:dead", "emq:{q}:job:JOB01", id, "3", "1000", "5",
-			"boom", "emq:{q}:"},
-		Schedule: {"2", "emq:{q}:job:JOB01", "emq:{q}:schedule", id, "data", "in", "1000"},
-		Extend:   {"2", "emq:{q}:active", "emq:{q}:job:JOB01", id, "3", "30000"},
-		Promote:  {"2", "emq:{q}:schedule", "emq:{q}:pending", "emq:{q}:", "100"},
-		Reap:     {"3", "emq:{q}:active", "emq:{q}:pending", "emq:{q}:dead", "emq:{q}:", "3", "100"},
-		Stats:    {"emq:{q}:"},
-		Audit:    {"emq:{q}:", "0", "10"},
-
-		Menqueue:  {"emq:{q}:", id, "data"},
-		Mschedule: {"emq:{q}:", "in", id, "1000", "data"},
-		Mclaim:    {"emq:{q}:", "30000", "1"},
-		Mcomplete: {"emq:{q}:", id, "3"},
-		Mextend:   {"emq:{q}:", "30000", id, "3"},
-		Mfail:     {"emq:{q}:", "5", id, "3", "1000", "boom"},
-		Bclaim:    {"30000", "0", "emq:{q}:"},
-		Release:   {"emq:{q}:", id, "3", "1000"},
-		Requeue:   {"emq:{q}:", "dead", id},
-		Remove:    {"emq:{q}:", "any", id},
-		Pause:     {"emq:{q}:", "1000"},
-		Resume:    {"emq:{q}:"},
-		Limit:     {"emq:{q}:", "5", "5", "1000"},
-		Queues:    {"", "10"},
-	}[verb]
+		Enqueue: q.Enqueue(id, "data"), Claim: q.Claim(30000), Complete: q.Complete(id, "3"), Fail: q.Fail(id, "3", 1000, 5, "boom"),
+		Schedule: q.ScheduleIn(id, "data", 1000), Extend: q.Extend(id, "3", 30000), Promote: q.Promote(100), Reap: q.Reap(3, 100),
+		Stats: q.Stats(), Audit: q.Audit("0", 10), Menqueue: q.Menqueue(id, "data"), Mschedule: q.Mschedule("in", id, "1000", "data"),
+		Mclaim: q.Mclaim(30000, 1), Mcomplete: q.Mcomplete(id, "3"), Mextend: q.Mextend(30000, id, "3"), Mfail: q.Mfail(5, id, "3", "1000", "boom"),
+		Bclaim: wire.BClaim(30000, 0, q), Release: q.Release(id, "3", 1000), Requeue: q.Requeue("dead", id), Remove: q.Remove("any", id),
+		Pause: q.Pause(1000), Resume: q.Resume(), Limit: q.Limit(5, 5, 1000), Queues: wire.Queues("", 10),
+	}[verb][1:]
 }
+
+func valid(verb Verb) []string { return on(verb, queue, id) }
 
 func with(verb Verb, arg int, value string) []string {
 	args := valid(verb)

@@ -211,7 +211,7 @@ func (o *Outcome) refuseCursor(a *Arg, got string) {
 	o.quote(got)
 }
 
-// Refusals that are short enough to be inlined are kept from it: they would lengthen the way of what is decided otherwise.
+// Short refusals are kept from being inlined, which would make the path of what is not refused longer.
 
 //go:noinline
 func (o *Outcome) refuseReplica() {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"math/bits"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -13,39 +12,12 @@ import (
 
 	"emq/fence"
 	"emq/lease"
+	"emq/test/wire"
 )
 
 // singles is the number of verbs that are about one job, or one entry after the other, or a queue: the first in the table.
-// What is kept in testdata numbers them so. Those for many jobs are held against these in FuzzBatch.
+// The entries of testdata/fuzz number them so. The others are in FuzzModel.
 const singles = Menqueue
-
-// callOn are the arguments of a verb, the verb itself left out, written from WIRE6 §4 and §6 without the command table.
-func callOn(verb Verb, q, id string) []string {
-	b := "emq:{" + q + "}:"
-	switch verb {
-	case Enqueue:
-		return []string{"2", b + "job:" + id, b + "pending", id, "data"}
-	case Claim:
-		return []string{"2", b + "pending", b + "active", b + "job:", "30000"}
-	case Complete:
-		return []string{"2", b + "active", b + "job:" + id, id, "3", b}
-	case Fail:
-		return []string{"4", b + "active", b + "schedule", b + "dead", b + "job:" + id, id, "3", "1000", "5", "boom", b}
-	case Schedule:
-		return []string{"2", b + "job:" + id, b + "schedule", id, "data", "in", "1000"}
-	case Extend:
-		return []string{"2", b + "active", b + "job:" + id, id, "3", "30000"}
-	case Promote:
-		return []string{"2", b + "schedule", b + "pending", b, "100"}
-	case Reap:
-		return []string{"3", b + "active", b + "pending", b + "dead", b, "3", "100"}
-	case Stats:
-		return []string{b}
-	case Audit:
-		return []string{b, "0", "10", "FIX"}
-	}
-	panic("no such verb")
-}
 
 // walks tells whether a verb takes the entries of a set, the jobs of which no caller names.
 func walks(verb Verb) bool { return verb == Claim || verb == Promote || verb == Reap }
@@ -82,7 +54,7 @@ func wellNamed(verb Verb, args []string) bool {
 	if !head || !tail || q == "" || strings.ContainsAny(q, "{}\x00") {
 		return false
 	}
-	want := callOn(verb, q, id)
+	want := on(verb, wire.Queue(q), id)
 	for i := range want {
 		if strings.HasPrefix(want[i], "emq:") && args[i] != want[i] {
 			return false
@@ -110,13 +82,13 @@ func FuzzLayout(f *testing.F) {
 	f.Add(uint8(Audit), "a", "", uint8(0), "emq:{a}:job:")
 	f.Fuzz(func(t *testing.T, v uint8, q, id string, at uint8, broken string) {
 		verb := Verb(v) % singles
-		args := callOn(verb, q, id)
+		args := on(verb, wire.Queue(q), id)
 		if int(at) < len(args) {
 			args[at] = broken
 		}
 		o := run(t, verb, found{row: held(nil)}.request(verb, args...))
 		kind := walks(verb) || onQueue(verb) || strings.HasPrefix(idOf(verb, args), "JOB")
-		want := (onQueue(verb) || args[0] == callOn(verb, q, id)[0]) && kind && !wellNamed(verb, args)
+		want := (onQueue(verb) || args[0] == on(verb, wire.Queue(q), id)[0]) && kind && !wellNamed(verb, args)
 		if got := o.Refusal == RefusedKey; got != want {
 			t.Fatalf("%q: EMQKEY is %v, should be %v: %q", args, got, want, o.Text)
 		}
@@ -293,7 +265,7 @@ func (d *dice) request(verb Verb) *request {
 		return d.queue(verb)
 	}
 	c := &Table[verb]
-	args := callOn(verb, d.word("q", "a", "{", "\x00"), d.word("JOB01", "JOB", "GRP01"))
+	args := on(verb, wire.Queue(d.word("q", "a", "{", "\x00")), d.word("JOB01", "JOB", "GRP01"))
 	if !d.often() {
 		args[d.below(len(args))] = d.word("", "2", "02", "-1", "JOB02", "emq:{q}:pending", "emq:{r}:")
 	}
@@ -467,11 +439,10 @@ func run(t *testing.T, verb Verb, r *request) *decision {
 		t.Fatalf("the identity is claimed where it may not be: %s", clean.describe(r))
 	}
 	checkNext(t, verb, r, clean)
-	checkFate(t, verb, r, clean)
+	checkTally(t, verb, r, clean)
 	for i := range clean.Effects[:clean.NumEffects] {
 		checkEffect(t, verb, r, clean, i)
 	}
-	checkMove(t, verb, r, clean)
 	return clean
 }
 
@@ -524,132 +495,43 @@ func checkRefusal(t *testing.T, o *decision) {
 	}
 }
 
-// checkNext holds how a decision goes on, and what it answers if it does not.
+// checkNext holds that a decision asks for what the host can bring, and does nothing before it was looked.
 func checkNext(t *testing.T, verb Verb, r *request, o *decision) {
 	t.Helper()
 	walks := walks(verb) && r.HasEntry
-	ok := false
 	switch {
-	case o.Next == NextLook:
-		ok = (walks || len(Table[verb].Plan.Late) > 0) && !r.Looked && o.NumEffects == 0
-	case verb == Promote || verb == Reap:
-		more := walks && r.Step+1 < looks(r) && int64(o.Tally.Taken) < limitOf(verb, r)
-		want := Reply{ReplyLists, 0}
-		if verb == Promote {
-			want = Reply{ReplyInteger, int64(o.Tally.Moved)}
-		}
-		ok = more == (o.Next == NextMore) && (more || o.Reply == want)
-	case o.Next == NextMore:
-		ok = walks && r.Step+1 < maxDropped && o.NumEffects > 0
-	case verb == Extend:
-		ok = o.Reply.Kind == ReplyInteger && (o.NumEffects > 0 && o.Reply.N == 1 || o.NumEffects == 0 && o.Reply.N == -1)
-	case verb == Claim && o.Reply.Kind == ReplyJob:
-		ok = walks
-	case verb == Claim:
-		ok = o.Reply.Kind == ReplyEmpty && (o.NumEffects == 0 || r.Step+1 == maxDropped)
-	case verb == Fail:
-		ok = o.Reply.Kind == ReplyConst && (o.Reply.N == int64(ConstScheduled) || o.Reply.N == int64(ConstDead)) && o.NumEffects > 0
-	default:
-		ok = o.Reply.Kind == ReplyInteger && o.Reply.N == int64(min(o.NumEffects, 1))
-	}
-	if !ok {
-		t.Fatalf("next %d, %d effects, reply %v", o.Next, o.NumEffects, o.Reply)
+	case o.Next == NextLook && (r.Looked || o.NumEffects > 0 || !walks && len(Table[verb].Plan.Late) == 0):
+		t.Fatalf("a look for nothing: %s", o.describe(r))
+	case o.Next == NextMore && !walks:
+		t.Fatalf("more jobs than there are: %s", o.describe(r))
 	}
 }
 
-// limitOf is the last argument of a sweep.
-func limitOf(verb Verb, r *request) int64 {
-	n, _ := lease.Decimal(r.Args[Table[verb].Arity()-1])
-	return n
-}
-
-// looks is how many entries one call of PROMOTE or REAP looks at, at most.
-func looks(r *request) int32 {
-	if r.Slice > 0 {
-		return r.Slice
-	}
-	return 10_000
-}
-
-// checkFate holds what becomes of an entry, from WIRE6 §6 and what the pump leaves, and that the call's tally says the same.
-func checkFate(t *testing.T, verb Verb, r *request, o *decision) {
+// checkTally holds that the call's tally goes on by what the disposition and the effects say, and that a counter's sum is
+// that of all that the call counted.
+func checkTally(t *testing.T, verb Verb, r *request, o *decision) {
 	t.Helper()
-	bad := func(why string) {
-		t.Helper()
-		t.Fatalf("%s: %s", o.describe(r), why)
-	}
-	sums := 0
-	for _, e := range o.Effects[:o.NumEffects] {
-		if e.Op == OpHincrby {
-			sums++
-		}
-	}
-	want, fate := r.Tally, NoDisposition
-	switch {
-	case o.Next == NextLook || !walks(verb) || !r.HasEntry:
-	case verb == Claim:
-		fate = o.Disposition
-		if o.Reply.Kind == ReplyJob && fate != NoDisposition || fate > Dropped && fate != Buried || fate == Dropped && o.NumEffects != 1 {
-			bad("no fate of a claim's")
-		}
-	default:
-		if fate = fateOf(verb, r); fate != Left {
+	want := r.Tally
+	if verb == Promote || verb == Reap {
+		if o.Disposition > NoDisposition && o.Disposition != Left {
 			want.Taken++
 		}
-		if fate >= Returned {
+		if o.Disposition >= Returned {
 			want.Moved++
 		}
-		if (fate == Left) != (o.NumEffects == 0) || fate == Dropped && o.NumEffects != 1 {
-			bad("more or less than its fate is done to the entry")
+	}
+	for _, e := range o.Effects[:o.NumEffects] {
+		if e.Op != OpHincrby {
+			continue
 		}
-	}
-	if fate != o.Disposition {
-		bad(fmt.Sprintf("the fate should be %d", fate))
-	}
-	want.Counted += int32(sums)
-	if want != o.Tally {
-		bad(fmt.Sprintf("the tally should be %v", want))
-	}
-	if sums > 1 || sums == 1 && verb == Reap && o.Disposition != Buried {
-		bad("counted amiss")
-	}
-	if sums == 1 {
+		want.Counted++
 		before, _ := counter(r.Counts[counterOf(verb)])
-		if got := written(t, o, FieldCount); got != before+int64(o.Tally.Counted) {
-			bad("the sum is not that of all that this call counted")
+		if got := written(t, o, FieldCount); got != before+int64(want.Counted) {
+			t.Fatalf("%s: the sum is not that of all that this call counted", o.describe(r))
 		}
 	}
-}
-
-// fateOf is what PROMOTE and REAP make of an entry.
-func fateOf(verb Verb, r *request) Disposition {
-	home, known := map[string]Key{
-		lease.Pending: KeyPending, lease.Active: KeyActive, lease.Scheduled: KeySchedule, lease.Dead: KeyDead,
-	}[r.Row[FieldState]]
-	stray := known && home != Table[verb].Plan.Walk && r.Member&(1<<home) != 0
-	stalled := int64(0)
-	if natural.MatchString(r.Row[FieldStalled]) {
-		if n, ok := lease.Decimal(r.Row[FieldStalled]); ok && n <= 1<<53-2 {
-			stalled = n
-		}
-	}
-	switch limit, _ := lease.Decimal(r.Args[Table[verb].Arity()-2]); {
-	case r.Slice > 0 && r.Types[KeyRow] == None && strings.HasPrefix(r.Entry, "JOB"):
-		return Left // the pump waits for the row
-	case !strings.HasPrefix(r.Entry, "JOB") || r.Types[KeyRow] != Hash || stray:
-		return Dropped
-	case r.has(FieldGroup):
-		return Left
-	case verb == Promote:
-		return Returned
-	case r.has(FieldLeaseEpoch) && r.Row[FieldLeaseEpoch] != r.Epoch:
-		return Returned
-	case r.ServedSince > 0 && r.Deadline <= float64(r.ServedSince):
-		return Returned
-	case limit == 0 || stalled+1 < limit || r.has(FieldParent) || r.Types[KeyDead] != None && r.Types[KeyDead] != SortedSet:
-		return Stalled
-	default:
-		return Buried
+	if want != o.Tally {
+		t.Fatalf("%s: the tally should be %v", o.describe(r), want)
 	}
 }
 
@@ -700,14 +582,6 @@ func checkEffect(t *testing.T, verb Verb, r *request, o *decision, i int) {
 			if f >= FieldGroup || slices.Contains(e.Fields[:j], f) {
 				bad("field")
 			}
-			if ok := map[Verb][]Field{
-				Enqueue: {FieldState, FieldAttempts, FieldPayload}, Schedule: {FieldState, FieldAttempts, FieldPayload},
-				Claim: {FieldState, FieldAttempts, FieldLeaseEpoch, FieldLastError},
-				Fail:  {FieldState, FieldFailures, FieldLastError, FieldLeaseEpoch, FieldStalled}, Extend: {FieldLeaseEpoch},
-				Promote: {FieldState}, Reap: fieldsOf[o.Disposition],
-			}[verb]; !slices.Contains(ok, f) {
-				bad("a field that is not the verb's")
-			}
 		}
 	}
 	for i := range e.N {
@@ -717,106 +591,6 @@ func checkEffect(t *testing.T, verb Verb, r *request, o *decision, i int) {
 		}
 		if n, ok := most[v.Kind]; !ok || v.N > n {
 			bad("value")
-		}
-	}
-}
-
-// fieldsOf are the fields that REAP writes.
-var fieldsOf = map[Disposition][]Field{
-	Returned: {FieldState}, Stalled: {FieldState, FieldStalled}, Buried: {FieldState, FieldStalled, FieldLastError},
-}
-
-// checkMove carries the effects out on what is known of one job, and holds that they take it out of exactly one set and
-// put it into exactly one, the one that its state then names: into pending from nowhere, from active or pending to
-// nowhere if it is completed; a job that is extended stays where it is. A claim's token is the row's attempts and one.
-func checkMove(t *testing.T, verb Verb, r *request, o *decision) {
-	t.Helper()
-	if o.NumEffects == 0 {
-		return
-	}
-	of := map[string]uint8{
-		lease.Pending: 1 << KeyPending, lease.Active: 1 << KeyActive, lease.Scheduled: 1 << KeySchedule, lease.Dead: 1 << KeyDead,
-	}
-	state, there := r.Row[FieldState], r.Types[KeyRow] == Hash
-	sets := of[state]
-	left := KeyPending // that a job may be taken from, beside the set of its state
-	if Table[verb].Plan.Walk != NoKey {
-		left = Table[verb].Plan.Walk
-		sets = 1 << left
-		if r.Looked {
-			sets = r.Member
-		}
-	}
-	foreign := sets &^ (1<<left | of[state]) // entries of a broken store, which nobody touches
-	if verb == Extend {
-		sets |= r.Member
-	}
-	was := sets
-	for _, e := range o.Effects[:o.NumEffects] {
-		switch e.Op {
-		case OpHset:
-			there = true
-			for i, f := range e.Fields[:e.N] {
-				if f == FieldState {
-					state = ConstText[e.Values[i]]
-				}
-			}
-		case OpDel:
-			there = false
-		case OpZrem:
-			at := uint8(1 << e.Key)
-			if sets&at == 0 && e.OrElse != NoKey {
-				at = 1 << e.OrElse
-			}
-			if sets&at == 0 {
-				t.Fatalf("%s: it is not there", e.describe(r))
-			}
-			sets &^= at
-		case OpZadd:
-			sets |= 1 << e.Key
-		}
-	}
-	bad := func(why string) {
-		t.Helper()
-		t.Fatalf("%s: from %05b to %05b, state %s: %s", o.describe(r), was, sets, state, why)
-	}
-	leaves := 1
-	if verb == Enqueue || verb == Schedule || verb == Extend {
-		leaves = 0
-	}
-	if bits.OnesCount8(was&^sets) != leaves {
-		bad("it does not leave the sets that it should")
-	}
-	if verb == Extend && (sets != was || sets&(1<<KeyActive) == 0) {
-		bad("it is extended where it is not active")
-	}
-	moved := o.Disposition >= Returned
-	switch verb {
-	case Enqueue, Schedule, Fail:
-		moved = true
-	case Claim:
-		moved = o.Next == NextFinish && o.Reply.Kind == ReplyJob
-	}
-	if moved && (of[state] == 0 || sets&^foreign|sets&of[state] != of[state]) {
-		bad("it is not in exactly the set of its state")
-	}
-	job := !walks(verb) || IsJob(r.Entry)
-	noPlace := state == lease.Dead && r.Types[KeyDead] != None && r.Types[KeyDead] != SortedSet
-	if there && job && !noPlace && sets&of[state] == 0 {
-		bad("it is in no set")
-	}
-	if verb == Complete && (there || sets != 0) {
-		bad("something is left")
-	}
-	if o.Reply.Kind == ReplyJob && o.Next == NextFinish {
-		if old, ok := lease.Decimal(r.Row[FieldAttempts]); !ok || o.Token != old+1 || written(t, o, FieldAttempts) != old+1 {
-			bad("the token is not the attempts and one")
-		}
-	}
-	if at := tokenOf[verb]; at > 0 {
-		token := r.Args[at]
-		if n, ok := lease.Decimal(token); !ok || n < 1 || token != r.Row[FieldAttempts] {
-			bad("it was settled with another's token")
 		}
 	}
 }

@@ -20,7 +20,7 @@ func (k Key) Suffix() string { return keySuffix[k] }
 const (
 	basePrefix = "emq:{"
 	baseEnd    = "}:"
-	// jobPrefix is the namespace of a job id, the three bytes that both executors gate.
+	// jobPrefix is the namespace of a job id, the three bytes that both executors check.
 	jobPrefix = "JOB"
 )
 
@@ -54,7 +54,7 @@ type place struct {
 	suffix string // follows the base; in a row's name the id comes after it
 }
 
-// placeOf tells whether an argument is such, and what it must be.
+// placeOf tells whether an argument names a key or the base, and what it must be.
 func placeOf(arg int, a *Arg) (place, bool) {
 	switch a.Role {
 	case RoleKey:

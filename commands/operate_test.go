@@ -8,8 +8,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"emq/fence"
 )
 
 // TestOperators holds the statuses and effects of REQUEUE and REMOVE, from WIRE6 §7.4.
@@ -115,91 +113,3 @@ func TestOperatorsFenceAndTypes(t *testing.T) {
 	args[1] = "active"
 	assert.Contains(t, text(newStore().run(t, Requeue, args, 1)), "ERR state ", "REQUEUE is no way out of active")
 }
-
-// operated is what REQUEUE and REMOVE make of a queue and answer, written from WIRE6 §7.4.
-func (s *store) operated(verb Verb, state string, ids []string) (refused string, list []int8) {
-	sets := []Key{KeyPending, KeyActive, KeySchedule, KeyDead}
-	switch {
-	case s.fence == None:
-		for _, k := range sets {
-			if s.types[k] != None {
-				return "EMQFENCE", nil
-			}
-		}
-		return "", make([]int8, len(ids))
-	case s.fence != String || s.identity != fence.Identity:
-		return "EMQFENCE", nil
-	case !s.fit(sets...):
-		return "WRONGTYPE", nil
-	}
-	for _, id := range ids {
-		r := s.rows[id]
-		_, lane := r[FieldGroup]
-		_, flow := r[FieldParent]
-		switch {
-		case r == nil:
-			list = append(list, 0)
-			continue
-		case lane || flow:
-			list = append(list, -2)
-			continue
-		case state != "any" && state != r[FieldState]:
-			list = append(list, 0)
-			continue
-		}
-		list = append(list, 1)
-		if verb == Remove {
-			for _, k := range sets {
-				s.leave(k, id)
-			}
-			delete(s.rows, id)
-			continue
-		}
-		if state == "dead" {
-			s.leave(KeyDead, id)
-			for _, f := range []Field{FieldFailures, FieldStalled, FieldLastError, FieldLeaseEpoch} {
-				delete(r, f)
-			}
-		} else {
-			s.leave(KeySchedule, id)
-		}
-		r[FieldState] = "pending"
-		s.add(KeyPending, id, 0)
-	}
-	return "", list
-}
-
-// FuzzOperators has any jobs of any queue requeued and removed.
-func FuzzOperators(f *testing.F) {
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		d := dice(data)
-		fuzzOperators(t, &d)
-	})
-}
-
-func fuzzOperators(t testing.TB, d *dice) {
-	verb := []Verb{Requeue, Remove}[d.below(2)]
-	want := d.store(verb)
-	got := want.clone()
-	words := Table[verb].Args[1].Words
-	state, ids := words[d.below(len(words))], []string{}
-	for range 1 + d.below([]int{1, 5, 40, 100}[d.below(4)]) {
-		ids = append(ids, fmt.Sprintf("JOB%d", d.below(14)))
-	}
-	o := got.run(t, verb, append([]string{"emq:{q}:", state}, ids...), []int{32, 1, 3}[d.below(3)])
-	refused, list := want.operated(verb, state, ids)
-	if refused != "" {
-		require.True(t, strings.HasPrefix(text(o), refused+" "), "%s should be %s", text(o), refused)
-	} else {
-		require.Empty(t, text(o))
-		require.Equal(t, list, statuses(o), "%s %q", state, ids)
-	}
-	require.Equal(t, want, got, "%s %s %q", Table[verb].Name, state, ids)
-	for _, m := range o.Marks {
-		require.True(t, m.Result == NoResult || slices.Contains(Table[verb].Results, m.Result), "INFO has no name for %d", m.Result)
-	}
-}
-
-// TestOperatorsOnAnyJobs is FuzzOperators on random bytes, always the same.
-func TestOperatorsOnAnyJobs(t *testing.T) { onDice(t, 12, 10_000, fuzzOperators) }

@@ -1,16 +1,11 @@
 package commands
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"emq/fence"
 )
 
 // shown are a call's effects as the plain commands that they are, of several jobs each with its id.
@@ -137,90 +132,6 @@ func TestReleaseFenceAndTypes(t *testing.T) {
 	s.fence, s.identity = String, "echomq:4.0.0"
 	assert.Contains(t, text(s.run(t, Release, args, 1)), "EMQFENCE ")
 }
-
-// released is what RELEASE makes of a queue and answers, written from WIRE6 §7.3.
-func (s *store) released(id, token string, delay int64) string {
-	r, there := s.rows[id]
-	switch {
-	case s.fence == None && !there:
-		return "EMQSTALE job gone"
-	case s.fence != String || s.identity != fence.Identity:
-		return "EMQFENCE"
-	case there && r == nil || !s.fit(KeyActive, KeyPending, KeySchedule):
-		return "WRONGTYPE"
-	case !there:
-		return "EMQSTALE job gone"
-	}
-	_, lane := r[FieldGroup]
-	_, flow := r[FieldParent]
-	_, epoch := r[FieldLeaseEpoch]
-	holds := r[FieldState] == "active" || r[FieldState] == "pending" && epoch
-	switch {
-	case lane || flow:
-		return "EMQSCRIPT"
-	case token != r[FieldAttempts] || !natural.MatchString(token) || token == "0" || !holds:
-		return "EMQSTALE release token mismatch"
-	}
-	to, set, score := "pending", KeyPending, int64(0)
-	if delay > 0 {
-		to, set, score = "scheduled", KeySchedule, now+delay
-	}
-	if _, active := s.sets[KeyActive][id]; active {
-		s.leave(KeyActive, id)
-	} else if set != KeyPending {
-		s.leave(KeyPending, id)
-	}
-	r[FieldState] = to
-	delete(r, FieldLeaseEpoch)
-	delete(r, FieldStalled)
-	s.add(set, id, score)
-	return to
-}
-
-// fit tells that sets are absent or of their own type.
-func (s *store) fit(sets ...Key) bool {
-	for _, k := range sets {
-		if s.types[k] != None && s.types[k] != SortedSet {
-			return false
-		}
-	}
-	return true
-}
-
-// leave takes an id out of a set, which is gone with its last.
-func (s *store) leave(k Key, id string) {
-	delete(s.sets[k], id)
-	if len(s.sets[k]) == 0 && s.types[k] == SortedSet {
-		s.types[k] = None
-	}
-}
-
-// FuzzRelease has any job of any queue given back, by anybody.
-func FuzzRelease(f *testing.F) {
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		d := dice(data)
-		fuzzRelease(t, &d)
-	})
-}
-
-func fuzzRelease(t testing.TB, d *dice) {
-	want := d.store(Release)
-	got := want.clone()
-	job, token := fmt.Sprintf("JOB%d", d.below(12)), []string{"1", "1", "1", "2", "0", "x", ""}[d.below(7)]
-	delay := []int64{0, 1000}[d.below(2)]
-	o := got.run(t, Release, []string{"emq:{q}:", job, token, strconv.FormatInt(delay, 10)}, 1)
-	answer := want.released(job, token, delay)
-	if refused := text(o); refused != "" {
-		require.True(t, strings.HasPrefix(refused, answer), "%s should be %s", refused, answer)
-	} else {
-		require.Equal(t, answer, ConstText[o.Reply.N])
-	}
-	require.Equal(t, want, got, "%s %s %d: %s", job, token, delay, answer)
-}
-
-// TestReleaseAnyJob is FuzzRelease on random bytes, always the same.
-func TestReleaseAnyJob(t *testing.T) { onDice(t, 11, 20_000, fuzzRelease) }
 
 // onDice throws the same dice many times.
 func onDice(t *testing.T, seed uint64, times int, do func(testing.TB, *dice)) {

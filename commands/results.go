@@ -107,7 +107,7 @@ var HostResults = [NumHostTexts]Result{
 	HostUnscanned: ResultInternal,
 }
 
-// InfoName is the name under which INFO has something that is counted of the verb, without the module's.
+// InfoName is the name of one of the verb's counters in INFO, without the module's prefix.
 func (v *Command) InfoName(what string) string {
 	_, verb, _ := strings.Cut(v.Name, ".")
 	return strings.ToLower(verb) + "_" + what

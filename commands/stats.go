@@ -103,7 +103,7 @@ func (v *Command) finishStats(c *Call, o *Outcome) {
 	o.answer(ResultOK, ReplyNumbers, numStats)
 }
 
-// some is a number of which 0 says that there is none.
+// some is a number, or null if it is 0, which means that there is none.
 func some(n int64) int64 {
 	if n == 0 {
 		return NoNumber

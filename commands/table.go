@@ -199,7 +199,7 @@ func (v *Command) ReadOnly() bool { return strings.HasPrefix(v.Flags, "readonly"
 // Numkeys is the verb's count of keys as its first argument must spell it; empty if it has none.
 func (v *Command) Numkeys() string { return v.numkeys }
 
-// At is where among the arguments, the verb's name being number 0, that of a role is; 0 if there is none.
+// At is the place of a role's argument, where the verb's name has place 0; 0 if there is none.
 func (v *Command) At(r Role) int { return v.at[r] }
 
 // arg is the argument of a role, or the empty string if it was left out.
@@ -225,7 +225,7 @@ func (v *Command) numberOf(c *Call, j *Job, r Role) int64 {
 	return n
 }
 
-// argument is the value of a field that is to be the job's own argument, as sent.
+// argument is the value of a field that takes the job's own argument, as sent.
 func (v *Command) argument(j *Job, r Role) Value {
 	return Value{ValueArg, int64(v.at[r]) + int64(j.Shift)}
 }
@@ -249,7 +249,7 @@ func (v *Command) argAt(at int) *Arg {
 	return &v.Args[at-1]
 }
 
-// Table is the module on one screen.
+// Table has all that is particular to each verb: what it takes, what is read for it, and what decides on it.
 var Table = [NumVerbs]Command{
 	Enqueue: {
 		Name:       "EMQ.ENQUEUE",

@@ -186,7 +186,7 @@ func TestAuditOfLargeSets(t *testing.T) {
 	slices.Sort(found)
 	require.Len(t, slices.Compact(found), 4*n, "none twice")
 	require.Equal(t, integer(1), st.Do("EXISTS", good.Pending(), good.Active(), good.Schedule(), good.Dead()))
-	require.Equal(t, []string{"JOBz"}, st.members(good.Pending()))
+	require.Equal(t, []string{"JOBz"}, st.Members(good.Pending()))
 }
 
 // Rows are found among many other keys, and only the queue's own: its name means itself in the pattern.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"emq/test/store"
 	"emq/test/wire"
 )
 
@@ -332,8 +333,8 @@ func TestAThousandJobs(t *testing.T) {
 	}, counts)
 	st.reply(bulk("500"), "HGET emq:{q}:metrics:completed count")
 	st.reply(bulk("500"), "HGET emq:{q}:metrics:failed count")
-	require.Len(t, st.members(good.Dead()), 500)
-	require.Len(t, st.members(good.Schedule()), 500)
+	require.Len(t, st.Members(good.Dead()), 500)
+	require.Len(t, st.Members(good.Schedule()), 500)
 }
 
 // Whatever is in the calls, and however the jobs end: the memory of a thousand jobs is given back.
@@ -551,10 +552,9 @@ func TestBatchesOutOfMemory(t *testing.T) {
 func TestBatchesAndReplicas(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)
-	host, port, _ := strings.Cut(s.Addr(), ":")
-	replica := start(t, withModule("--replicaof", host+" "+port, "--propagation-error-behavior", "panic"))
+	replica := start(t, withModule(store.Following(s.Addr())...))
 	r := replica.attachPlain(t)
-	waitFor(t, "the replica's link", func() bool { return r.Info("master_link_status") == "up" })
+	replica.Linked()
 	plain := follow(t, s).attachPlain(t)
 	st.lives("q", "payload", many(100, "JOB%d")...)
 	require.Equal(t, status(1, 1), st.Do(good.Menqueue("JOB1", "x", "JOB2", "y")...))
@@ -628,7 +628,7 @@ func TestAnotherModuleWritesInTheMiddleOfABatch(t *testing.T) {
 			require.Equal(t, c.want, st.Do(c.do...))
 			st.reply("+done\r\n", "MEDDLER.LEFT")
 			for key, want := range map[string][]string{good.Pending(): c.pending, good.Active(): c.active, good.Dead(): c.dead, good.Schedule(): c.schedule} {
-				require.ElementsMatch(t, want, st.members(key), key)
+				require.ElementsMatch(t, want, st.Members(key), key)
 			}
 		})
 	}
@@ -673,7 +673,7 @@ func TestBatchesMeetExpiredKeys(t *testing.T) {
 			st.Must("DEBUG SLEEP 0.01")
 			require.Equal(t, c.want, st.Do(c.do...))
 			for _, key := range []string{good.Pending(), good.Active(), good.Schedule(), good.Dead()} {
-				require.ElementsMatch(t, c.holds[key], st.members(key), key)
+				require.ElementsMatch(t, c.holds[key], st.Members(key), key)
 			}
 			for _, key := range []string{good.Completed(), good.Failed()} {
 				require.NotContains(t, st.Do("HVALS", key), "8", "the old count is gone with its key")

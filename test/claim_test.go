@@ -76,7 +76,7 @@ func TestBrokenEntries(t *testing.T) {
 			}
 			o := st.effects(want, good.Claim(30000)...)
 
-			require.NotContains(t, st.members(good.Pending()), words(tt.id)[0])
+			require.NotContains(t, st.Members(good.Pending()), words(tt.id)[0])
 			switch tt.fate {
 			case droppedOnly:
 				require.Equal(t, before, st.Do("DEBUG", "DIGEST-VALUE", row), "the row is left alone")
@@ -138,10 +138,10 @@ func TestTheBoundOfBrokenEntries(t *testing.T) {
 				left := n
 				for ; left >= 100; left -= 100 {
 					st.effects(empty, good.Claim(1000)...)
-					require.Equal(t, left-100+1, len(st.members(good.Pending())), "100 entries are dealt with in one call")
+					require.Equal(t, left-100+1, len(st.Members(good.Pending())), "100 entries are dealt with in one call")
 				}
 				st.effects(claimed("JOB9999", "x", 1), good.Claim(1000)...)
-				require.Empty(t, st.members(good.Pending()))
+				require.Empty(t, st.Members(good.Pending()))
 			})
 		}
 	}

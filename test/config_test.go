@@ -165,7 +165,7 @@ func TestRewrittenConfiguration(t *testing.T) {
 				// The pump, too, is there once, and hears of what it has to do.
 				st.Must("CONFIG SET emq.pump-interval-ms 10")
 				require.Equal(t, integer(1), st.Do(good.ScheduleAt("JOB2", "x", 1)...))
-				waitFor(t, "the job that is due", func() bool { return len(st.members(good.Pending())) == 1 })
+				waitFor(t, "the job that is due", func() bool { return len(st.Members(good.Pending())) == 1 })
 				require.Equal(t, "1", st.Info("emq_pump_jobs_promoted"))
 				st.Must("FLUSHALL")
 				require.NoError(t, st.s.Stop())

@@ -7,22 +7,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"emq/test/valkey"
 )
 
 const panicID = "JOB-debug-panic"
 
-// faulty starts a server with the build that has fault triggers. Its log may speak of internal errors.
+// faulty starts a server with the build that has fault triggers. They may panic.
 func faulty(t *testing.T, args ...string) *server {
 	t.Helper()
-	v, err := valkey.Start(withDebugModule(args...))
-	require.NoError(t, err)
-	s := &server{Server: v}
-	t.Cleanup(func() {
-		require.NoError(t, s.Close())
-		require.NotContains(t, s.Log(), "BUG REPORT")
-	})
+	s := start(t, withDebugModule(args...))
+	s.Panics = true
 	return s
 }
 

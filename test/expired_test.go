@@ -83,7 +83,7 @@ func TestExpiredSets(t *testing.T) {
 				require.Equal(t, c.want, reply)
 			}
 			for _, key := range []string{good.Pending(), good.Active(), good.Schedule(), good.Dead()} {
-				require.ElementsMatch(t, c.holds[key], st.members(key), key)
+				require.ElementsMatch(t, c.holds[key], st.Members(key), key)
 			}
 			for _, key := range []string{good.Completed(), good.Failed()} {
 				require.Equal(t, c.counts[key], counted(st.Do("HGET", key, "count")), key)

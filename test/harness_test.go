@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/oklog/ulid/v2"
 	"github.com/stretchr/testify/require"
@@ -27,57 +26,22 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// withModule are the options of a server that loads the module, with further settings as on the command line. Its pump is
-// off: these tests drive the time themselves (test/pump has those that don't).
-func withModule(args ...string) valkey.Options {
-	return valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: args, Still: true}
-}
+// The harness is test/store's; these are its names here.
+var (
+	withModule, withDebugModule, withPump, withoutModule = store.Module, store.Debug, store.Pumped, store.Plain
 
-// withPump is withModule with the pump on.
-func withPump(args ...string) valkey.Options {
-	return valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: args}
-}
-
-// withDebugModule is withModule for the build that has fault triggers.
-func withDebugModule(args ...string) valkey.Options {
-	return valkey.Options{Module: os.Getenv("EMQ_MODULE_DEBUG"), Args: args, Still: true}
-}
-
-// withoutModule are the options of a plain server.
-func withoutModule(args ...string) valkey.Options { return valkey.Options{Args: args} }
+	waitFor = store.WaitFor
+)
 
 // server is a running server that ends with its test.
 type server struct {
-	*valkey.Server
+	*store.Place
 	observers *observers
 }
 
-// start starts a server for the test. At the end the server must be alive, stop when asked, and have no crash or
-// internal error in its log.
 func start(t *testing.T, o valkey.Options) *server {
 	t.Helper()
-	v, err := valkey.Start(o)
-	require.NoError(t, err)
-	s := &server{Server: v}
-	t.Cleanup(func() { require.NoError(t, s.Close(), "the server's end") })
-	t.Cleanup(func() {
-		log := s.Log()
-		require.NotContains(t, log, "BUG REPORT", "the server crashed")
-		require.NotContains(t, log, "internal error", "the module panicked")
-	})
-	return s
-}
-
-// crashing is start for a test that makes the server die: nothing is asked of its end.
-func crashing(t *testing.T, o valkey.Options) *server {
-	t.Helper()
-	v, err := valkey.Start(o)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_ = v.Kill()
-		_ = v.Close()
-	})
-	return &server{Server: v}
+	return &server{Place: store.Open(t, o)}
 }
 
 // fixture is a server's data as one test sees it, with a connection to it.
@@ -168,18 +132,6 @@ func (st *fixture) row(q queue, id string) map[string]string {
 	return fields
 }
 
-// members returns the ids in a sorted set, in order.
-func (st *fixture) members(key string) []string {
-	st.t.Helper()
-	list, ok := value(st.Do("ZRANGE", key, "0", "-1")).([]any)
-	require.True(st.t, ok, "%s is no sorted set", key)
-	ids := make([]string, len(list))
-	for i := range list {
-		ids[i] = list[i].(string)
-	}
-	return ids
-}
-
 // score returns a member's score; the member must be there.
 func (st *fixture) score(key, id string) int64 {
 	st.t.Helper()
@@ -188,17 +140,6 @@ func (st *fixture) score(key, id string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	require.NoError(st.t, err)
 	return n
-}
-
-// replyWait bounds every wait, so that a hang is a failure. Nothing is asserted about speed.
-const replyWait = 120 * time.Second
-
-// waitFor waits until something that must happen has happened.
-func waitFor(t *testing.T, what string, happened func() bool) {
-	t.Helper()
-	for end := time.Now().Add(replyWait); !happened(); time.Sleep(2 * time.Millisecond) {
-		require.True(t, time.Now().Before(end), "waited too long for: %s", what)
-	}
 }
 
 // expired has keys expire, and waits until they have by the server's clock. Nobody meets them: they are there still if the

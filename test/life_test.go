@@ -34,7 +34,7 @@ func TestLife(t *testing.T) {
 	assert.Equal(t, map[string]string{"state": "scheduled", "attempts": "1", "payload": "work", "failures": "1", "last_error": "first"}, st.row(good, "JOB1"))
 	assert.GreaterOrEqual(t, st.score(good.Schedule(), "JOB1"), from+1500)
 	assert.LessOrEqual(t, st.score(good.Schedule(), "JOB1"), st.Now()+1500)
-	assert.Empty(t, st.members(good.Active()))
+	assert.Empty(t, st.Members(good.Active()))
 
 	st.lapse(good, "JOB1")
 	require.Equal(t, integer(1), st.Do(good.Promote(10)...))
@@ -390,7 +390,7 @@ func TestEntriesInOtherSets(t *testing.T) {
 			want := map[string]string{"schedule": "scheduled", "dead": "dead"}[set]
 			limit := map[string]int64{"schedule": 9, "dead": 1}[set]
 			require.Equal(t, bulk(want), st.Do(good.Fail("JOB1", "1", 1000, limit, "why")...))
-			require.Equal(t, []string{"JOB1"}, st.members(good.Base()+set))
+			require.Equal(t, []string{"JOB1"}, st.Members(good.Base()+set))
 		})
 	}
 }

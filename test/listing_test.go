@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/test/store"
-	"emq/test/valkey"
 	"emq/test/wire"
 )
 
@@ -362,7 +361,7 @@ func TestListOnAReplica(t *testing.T) {
 		})
 	}
 	r := knowing(t, store.Following(st.s.Addr())...)
-	waitFor(t, "the replica's link", func() bool { return r.Info("master_link_status") == "up" })
+	r.s.Linked()
 	require.Contains(t, r.Do("CONFIG", "GET", "replica-read-only"), "yes")
 	r.soonLists("emq:{pending}:", "emq:{active}:", "emq:{schedule}:", "emq:{dead}:", "emq:{meta}:")
 	for kind := range makes("x") {
@@ -410,19 +409,13 @@ func TestListOfWhatWasStored(t *testing.T) {
 		"snapshot":                       {"--save", "100000 1"},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			o := withDebugModule(settings...)
-			o.Dir = t.TempDir()
-			for round := range 2 {
-				v, err := valkey.Start(o)
-				require.NoError(t, err)
-				t.Cleanup(func() { _ = v.Kill() })
-				st := (&server{Server: v}).attachPlain(t)
-				if round == 0 {
-					fill(st)
-				}
-				require.Equal(t, want, parts(st.Conn, 1000))
-				require.NoError(t, v.Stop())
-			}
+			s := start(t, withDebugModule(settings...))
+			st := s.attachPlain(t)
+			fill(st)
+			require.Equal(t, want, parts(st.Conn, 1000))
+			require.NoError(t, s.Stop())
+			s.Start()
+			require.Equal(t, want, parts(s.attachPlain(t).Conn, 1000))
 		})
 	}
 	t.Run("a load at run time", func(t *testing.T) {

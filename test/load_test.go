@@ -213,12 +213,13 @@ func TestEvictionIsWarnedOf(t *testing.T) {
 func TestCrashReport(t *testing.T) {
 	for _, fault := range []string{"SEGFAULT", "PANIC"} {
 		t.Run(fault, func(t *testing.T) {
-			s := crashing(t, withModule())
+			s := start(t, withModule())
+			s.Dies = true
 			c := s.dial(t)
 			require.Equal(t, integer(1), c.Do(good.Enqueue("JOB1", "x")...))
 			require.Equal(t, claimed("JOB1", "x", 1), c.Do(good.Claim(1000)...))
 			c.Send([]string{"DEBUG", fault})
-			state, err := s.Wait(replyWait)
+			state, err := s.Wait(wire.Patience)
 			require.NoError(t, err)
 			require.False(t, state.Success())
 			require.Contains(t, s.Log(), "BUG REPORT START")
@@ -230,13 +231,7 @@ func TestCrashReport(t *testing.T) {
 
 // An orderly stop while clients press on ends with 0, and nothing that was answered is lost.
 func TestStopUnderLoad(t *testing.T) {
-	dir, err := os.MkdirTemp("", "emq")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	settings := []string{"--appendonly", "yes", "--appendfsync", "always"}
-	v, err := valkey.Start(valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: settings, Dir: dir, Still: true})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = v.Kill() })
+	s := start(t, withModule("--appendonly", "yes", "--appendfsync", "always"))
 
 	const clients = 4
 	answered := make(chan int, clients)
@@ -244,7 +239,7 @@ func TestStopUnderLoad(t *testing.T) {
 		go func() {
 			n := 0
 			defer func() { answered <- n }()
-			c, err := net.Dial("unix", v.Socket)
+			c, err := net.Dial("unix", s.Socket)
 			if err != nil {
 				return
 			}
@@ -262,17 +257,15 @@ func TestStopUnderLoad(t *testing.T) {
 			}
 		}()
 	}
-	st := (&server{Server: v}).attachPlain(t)
+	st := s.attachPlain(t)
 	waitFor(t, "a load", func() bool { return value(st.Do("ZCARD", good.Pending())).(int64) > 500 })
-	require.NoError(t, v.Stop(), "exit code 0")
+	require.NoError(t, s.Stop(), "exit code 0")
 	total := 0
 	for range clients {
 		total += <-answered
 	}
 
-	o := withModule(settings...)
-	o.Dir = dir
-	s := start(t, o)
+	s.Start()
 	again := s.attach(t)
 	stored := int(value(again.Do("ZCARD", good.Pending())).(int64))
 	require.GreaterOrEqual(t, stored, total)
@@ -410,7 +403,7 @@ func TestOrderlyStop(t *testing.T) {
 			st.refusal("ERR ", "MODULE", "UNLOAD", "emq")
 			require.Equal(t, integer(1), st.Do(good.ScheduleAt("JOB1", "x", 1)...))
 			if !o.Still {
-				waitFor(t, "the job that is due", func() bool { return len(st.members(good.Pending())) == 1 })
+				waitFor(t, "the job that is due", func() bool { return len(st.Members(good.Pending())) == 1 })
 			}
 			require.NoError(t, os.RemoveAll(obstacle))
 			from := len(s.Log())
@@ -429,7 +422,7 @@ func TestForkedChild(t *testing.T) {
 	c, err := net.Dial("unix", st.s.Socket)
 	require.NoError(t, err)
 	defer c.Close()
-	require.NoError(t, c.SetDeadline(time.Now().Add(replyWait)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(wire.Patience)))
 	r := bufio.NewReader(c)
 	send := func(args ...string) {
 		_, err := io.WriteString(c, wire.Encode(args))

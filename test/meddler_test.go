@@ -56,8 +56,8 @@ func TestAnotherModuleWritesInTheMiddle(t *testing.T) {
 			}
 			require.Equal(t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", c.event, c.key}, c.meddle...)...))
 			require.Equal(t, c.want, st.Do(c.do...))
-			require.Equal(t, c.pending, st.members(good.Pending()))
-			require.Equal(t, c.active, st.members(good.Active()))
+			require.Equal(t, c.pending, st.Members(good.Pending()))
+			require.Equal(t, c.active, st.Members(good.Active()))
 		})
 	}
 
@@ -96,8 +96,8 @@ func TestAnotherModuleClaimsAsABadRowIsBuried(t *testing.T) {
 	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB3", "x")...))
 	require.Equal(t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", "new", good.Dead()}, good.Claim(60000)...)...))
 	require.Equal(t, claimed("JOB2", "x", 1), st.Do(good.Claim(60000)...))
-	require.Equal(t, []string{"JOB2", "JOB3"}, st.members(good.Active()))
-	require.Equal(t, []string{"JOB1"}, st.members(good.Dead()))
+	require.Equal(t, []string{"JOB2", "JOB3"}, st.Members(good.Active()))
+	require.Equal(t, []string{"JOB1"}, st.Members(good.Dead()))
 	require.Equal(t, "1", st.row(good, "JOB2")["attempts"])
 	require.Equal(t, "1", st.row(good, "JOB3")["attempts"])
 }
@@ -161,7 +161,7 @@ func TestAnotherModuleWritesInTheMiddleOfASweep(t *testing.T) {
 			require.Equal(t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", c.event, c.key}, c.meddle...)...))
 			require.Equal(t, c.want, st.Do(c.do...))
 			for key, want := range map[string][]string{good.Pending(): c.pending, good.Dead(): c.dead, good.Active(): c.active, good.Schedule(): c.scheduled} {
-				require.ElementsMatch(t, want, st.members(key), key)
+				require.ElementsMatch(t, want, st.Members(key), key)
 			}
 		})
 	}
@@ -201,5 +201,5 @@ func TestAnotherModuleDoesNotWait(t *testing.T) {
 	call()
 	require.Equal(t, "1", st.Info("emq_bclaim_claimed"))
 	require.Equal(t, "0", st.Info("emq_waiting_clients"))
-	require.Equal(t, []string{"JOB1"}, st.members(good.Active()))
+	require.Equal(t, []string{"JOB1"}, st.Members(good.Active()))
 }

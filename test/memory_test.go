@@ -46,7 +46,7 @@ func TestOutOfMemory(t *testing.T) {
 		st.lapse(good, "JOB1")
 		st.Must("CONFIG SET maxmemory 1")
 		require.Equal(t, reaped(nil, []string{"JOB1"}), st.Do(good.Reap(1, 10)...))
-		require.Equal(t, []string{"JOB2", "JOB3"}, st.members(good.Pending()))
+		require.Equal(t, []string{"JOB2", "JOB3"}, st.Members(good.Pending()))
 	})
 	t.Run("claim, complete and fail", func(t *testing.T) {
 		st := full(t, s)

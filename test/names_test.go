@@ -51,7 +51,7 @@ func TestQueuesInTurn(t *testing.T) {
 	for i := range n {
 		require.Equal(t, bulk("1"), st.Do("HGET", name(i).Completed(), "count"))
 		require.Equal(t, bulk("1"), st.Do("HGET", name(i).Failed(), "count"))
-		require.Equal(t, []string{"JOB1"}, st.members(name(i).Dead()))
+		require.Equal(t, []string{"JOB1"}, st.Members(name(i).Dead()))
 	}
 	require.Equal(t, integer(4*n+1), st.Do("DBSIZE"), "a row, a set and two counters of each, and the identity")
 }
@@ -86,7 +86,7 @@ func (st *fixture) life(q queue, id, payload string) {
 	st.move(q, id, "scheduled", "pending")
 	require.Equal(st.t, claimed(id, payload, 2), st.Do(q.Claim(30000)...))
 	require.Equal(st.t, bulk("dead"), st.Do(q.Fail(id, "2", 5000, 2, payload)...))
-	require.Equal(st.t, []string{id}, st.members(q.Dead()))
+	require.Equal(st.t, []string{id}, st.Members(q.Dead()))
 	st.move(q, id, "dead", "pending")
 	require.Equal(st.t, claimed(id, payload, 3), st.Do(q.Claim(30000)...))
 	require.Equal(st.t, integer(1), st.Do(q.Complete(id, "3")...))
@@ -105,7 +105,7 @@ func (st *fixture) life(q queue, id, payload string) {
 	require.Equal(st.t, claimed(id, payload, 2), st.Do(q.Claim(30000)...))
 	st.lapse(q, id)
 	require.Equal(st.t, reaped(nil, []string{id}), st.Do(q.Reap(2, 10)...))
-	require.Equal(st.t, []string{id}, st.members(q.Dead()))
+	require.Equal(st.t, []string{id}, st.Members(q.Dead()))
 	require.Equal(st.t, integer(-1), st.Do(q.Extend(id+"x", "1", 30000)...))
 	require.Equal(st.t, integer(1), st.Do("DEL", q.Row(id)))
 	require.Equal(st.t, integer(1), st.Do("ZREM", q.Dead(), id))

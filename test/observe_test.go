@@ -254,7 +254,7 @@ func attachReplica(t *testing.T, s *server) *replica {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = n.Close() })
 	r := &replica{t: t, n: n, r: bufio.NewReader(n), db: "0"}
-	require.NoError(t, n.SetDeadline(time.Now().Add(replyWait)))
+	require.NoError(t, n.SetDeadline(time.Now().Add(wire.Patience)))
 	_, err = io.WriteString(n, wire.Encode([]string{"SYNC"}))
 	require.NoError(t, err)
 	for {
@@ -275,7 +275,7 @@ func attachReplica(t *testing.T, s *server) *replica {
 // another database than 0 carries a word that says so.
 func (r *replica) next() []string {
 	r.t.Helper()
-	require.NoError(r.t, r.n.SetDeadline(time.Now().Add(replyWait)))
+	require.NoError(r.t, r.n.SetDeadline(time.Now().Add(wire.Patience)))
 	for {
 		args, err := wire.ReadCommand(r.r)
 		require.NoError(r.t, err, "reading the replication stream")

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"emq/test/store"
 	"github.com/stretchr/testify/require"
 )
 
@@ -301,7 +302,7 @@ func TestPayloadBoundOnAReplica(t *testing.T) {
 	st := s.attachPlain(t)
 	primary := start(t, withModule()).fresh(t)
 	st.Must("REPLICAOF 127.0.0.1 "+fmt.Sprint(primary.s.Port()), "CONFIG SET replica-read-only no")
-	waitFor(t, "the replica's link", func() bool { return st.Info("master_link_status") == "up" })
+	s.Linked()
 	require.Contains(t, st.Do(good.Enqueue("JOB1", strings.Repeat("x", 11))...), "-ERR payload has 11 bytes")
 	require.Contains(t, st.Do(good.Enqueue("JOB1", strings.Repeat("x", 10))...), "-READONLY ")
 	require.Equal(t, integer(1), primary.Do(good.Enqueue("JOB1", strings.Repeat("x", 11))...))
@@ -436,9 +437,9 @@ func TestOperatorsOutOfMemory(t *testing.T) {
 func TestOperatorsAndReplicas(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)
-	replica := start(t, withModule("--replicaof", "127.0.0.1 "+fmt.Sprint(s.Port()), "--propagation-error-behavior", "panic"))
+	replica := start(t, withModule(store.Following(s.Addr())...))
 	r := replica.attachPlain(t)
-	waitFor(t, "the replica's link", func() bool { return r.Info("master_link_status") == "up" })
+	replica.Linked()
 	plain := follow(t, s).attachPlain(t)
 	require.Equal(t, status(1, 1, 1, 1, 1), st.Do(good.Menqueue(of([]string{"JOB1", "JOB2", "JOB3", "JOB4", "JOB5"}, "x")...)...))
 	require.Equal(t, "+OK\r\n", st.Do(good.Limit(3, 3, 3_600_000)...))
@@ -521,7 +522,7 @@ func TestAnotherModuleWritesInTheMiddleOfAnOperator(t *testing.T) {
 			require.Equal(t, c.want, st.Do(c.do...))
 			st.reply("+done\r\n", "MEDDLER.LEFT")
 			for _, key := range []string{good.Pending(), good.Active(), good.Dead(), good.Schedule()} {
-				require.ElementsMatch(t, c.sets[key], st.members(key), key)
+				require.ElementsMatch(t, c.sets[key], st.Members(key), key)
 			}
 		})
 	}

@@ -48,13 +48,13 @@ func TestAnotherModuleWritesInTheMiddleOfThePump(t *testing.T) {
 			waitFor(t, "the other module", func() bool { return st.Do("MEDDLER.LEFT") == "+done\r\n" })
 			if c.pending != nil {
 				waitFor(t, "the pump", func() bool { return st.Do("EXISTS", good.Active(), good.Schedule(), other.Active()) == integer(c.left) })
-				require.Equal(t, c.pending, st.members(good.Pending()))
+				require.Equal(t, c.pending, st.Members(good.Pending()))
 			}
 			// The pump lives, whatever became of the store: what comes now is met.
 			st.Must("CONFIG SET min-replicas-to-write 0", "FLUSHALL", "SET {emq}:version "+wire6)
 			st.put(good, "JOB6", "active", "attempts", "1", "lease_epoch", "other")
 			st.Must("ZADD emq:{q}:active XX 1 JOB6")
-			waitFor(t, "the pump to go on", func() bool { return len(st.members(good.Pending())) == 1 })
+			waitFor(t, "the pump to go on", func() bool { return len(st.Members(good.Pending())) == 1 })
 			st.Must("CONFIG SET emq.pump-interval-ms 0", "FLUSHALL")
 		})
 	}

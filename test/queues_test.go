@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/test/store"
-	"emq/test/valkey"
 )
 
 // The queues that the module knows, as the debug build tells them. The pump is off in all of these tests: it would forget
@@ -235,21 +234,16 @@ func TestQueuesComeBack(t *testing.T) {
 		"snapshot":                       {"--save", "100000 1"},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			dir, err := os.MkdirTemp("", "emq")
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = os.RemoveAll(dir) })
-			o := withDebugModule(settings...)
-			o.Dir = dir
+			s := start(t, withDebugModule(settings...))
 			var queues []string
 			for round := range 3 {
-				v, err := valkey.Start(o)
-				require.NoError(t, err)
-				t.Cleanup(func() { _ = v.Kill() })
-				st := (&server{Server: v}).attachPlain(t)
+				if round > 0 {
+					require.NoError(t, s.Stop())
+					s.Start()
+				}
+				st := s.attachPlain(t)
 				if round == 0 {
 					queues = st.stock(200)
-				}
-				if round == 0 {
 					st.Must("ZADD x "+far+" JOB1", "COPY x emq:{copied}:active DB 7")
 					queues = append(queues, "7 emq:{copied}:")
 					slices.Sort(queues)
@@ -269,7 +263,6 @@ func TestQueuesComeBack(t *testing.T) {
 				st.knows(queues...)
 				st.Must("DEBUG RELOAD MERGE NOFLUSH")
 				st.knows(queues...)
-				require.NoError(t, v.Stop())
 			}
 		})
 	}
@@ -291,7 +284,7 @@ func TestQueuesOnAReplica(t *testing.T) {
 				}
 				linked := func() {
 					t.Helper()
-					waitFor(t, "the replica's link", func() bool { return r.Info("master_link_status") == "up" })
+					r.s.Linked()
 					st.inStep("1")
 				}
 				has := func() {
@@ -543,7 +536,7 @@ func TestQueuesAreForgottenElsewhere(t *testing.T) {
 	t.Run("a replica", func(t *testing.T) {
 		st := start(t, withoutModule()).attachPlain(t)
 		r := knowing(t, store.Following(st.s.Addr())...)
-		waitFor(t, "the replica's link", func() bool { return r.Info("master_link_status") == "up" })
+		r.s.Linked()
 		r.Must("CONFIG SET emq.pump-interval-ms 10")
 		r.comesAndGoes(st, n, 5, func() { st.inStep("1") })
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"emq/test/store"
 	"emq/test/valkey"
 	"emq/test/wire"
 )
@@ -17,12 +18,8 @@ import (
 // in step.
 func follow(t *testing.T, s *server, args ...string) *server {
 	t.Helper()
-	host, port, _ := strings.Cut(s.Addr(), ":")
-	r := start(t, withoutModule(append([]string{
-		"--replicaof", host + " " + port, "--propagation-error-behavior", "panic",
-	}, args...)...))
-	c := r.attachPlain(t)
-	waitFor(t, "the replica's link", func() bool { return c.Info("master_link_status") == "up" })
+	r := start(t, withoutModule(append(store.Following(s.Addr()), args...)...))
+	r.Linked()
 	return r
 }
 
@@ -107,10 +104,9 @@ func TestCountersKeepTheirTimeToLive(t *testing.T) {
 func TestReplicaWithTheModuleFollows(t *testing.T) {
 	s := start(t, withModule())
 	st := s.attachPlain(t)
-	host, port, _ := strings.Cut(s.Addr(), ":")
-	replica := start(t, withModule("--replicaof", host+" "+port, "--propagation-error-behavior", "panic"))
+	replica := start(t, withModule(store.Following(s.Addr())...))
 	r := replica.attachPlain(t)
-	waitFor(t, "the replica's link", func() bool { return r.Info("master_link_status") == "up" })
+	replica.Linked()
 	mix(t, true).load(st, 5000)
 	st.inStep("1")
 	require.Equal(t, st.digest(), r.digest())
@@ -133,7 +129,7 @@ func TestOnReplica(t *testing.T) {
 		t.Run("replica-read-only "+readOnly, func(t *testing.T) {
 			replica := start(t, withModule("--replicaof", host+" "+port, "--replica-read-only", readOnly))
 			r := replica.attachPlain(t)
-			waitFor(t, "the replica's link", func() bool { return r.Info("master_link_status") == "up" })
+			replica.Linked()
 			st.put(good, "JOB1", "active", "attempts", "1")
 			st.put(good, "JOB2", "pending", "attempts", "0")
 			st.inStep("1")
@@ -236,14 +232,8 @@ func TestDataComesBack(t *testing.T) {
 				continue // a snapshot that was not taken cannot come back
 			}
 			t.Run(kind+"/"+end, func(t *testing.T) {
-				dir, err := os.MkdirTemp("", "emq")
-				require.NoError(t, err)
-				t.Cleanup(func() { _ = os.RemoveAll(dir) })
-
-				first, err := valkey.Start(valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: settings, Dir: dir, Still: true})
-				require.NoError(t, err)
-				t.Cleanup(func() { _ = first.Kill() })
-				st := (&server{Server: first}).attachPlain(t)
+				s := start(t, withModule(settings...))
+				st := s.attachPlain(t)
 				require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
 				require.Equal(t, claimed("JOB1", "x", 1), st.Do(good.Claim(maxTime)...))
 				mix(t, true).load(st, 4000)
@@ -254,23 +244,22 @@ func TestDataComesBack(t *testing.T) {
 				want := st.digest()
 				require.NotEqual(t, "+"+strings.Repeat("0", 40)+"\r\n", want)
 				if end == "stop" {
-					require.NoError(t, first.Stop())
+					require.NoError(t, s.Stop())
 				} else {
-					require.NoError(t, first.Kill())
+					s.Crash()
 				}
 
 				for _, o := range []valkey.Options{withoutModule(settings...), withModule(settings...), withoutModule(settings...)} {
-					o.Dir = dir
-					again, err := valkey.Start(o)
-					require.NoError(t, err)
-					t.Cleanup(func() { _ = again.Kill() })
-					st := (&server{Server: again}).attachPlain(t)
+					o.Dir = s.Dir
+					s.Options = o
+					s.Start()
+					st := s.attachPlain(t)
 					require.Equal(t, want, st.digest())
 					if o.Module != "" { // and a lease from before the stop can be settled
 						require.Equal(t, integer(1), st.Do(good.Complete("JOB1", "1")...))
 						want = st.digest()
 					}
-					require.NoError(t, again.Stop())
+					require.NoError(t, s.Stop())
 				}
 			})
 		}
@@ -308,5 +297,5 @@ func TestExpiryIsReplicated(t *testing.T) {
 	st.Must("ZREM emq:{q}:active JOB1 JOB2")
 	st.inStep("1")
 	require.Equal(t, st.digest(), replica.attachPlain(t).digest())
-	require.Equal(t, []string{"JOB0", "JOB4"}, st.members(good.Pending()))
+	require.Equal(t, []string{"JOB0", "JOB4"}, st.Members(good.Pending()))
 }

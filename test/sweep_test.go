@@ -2,14 +2,11 @@ package test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"emq/test/valkey"
 )
 
 // A sweeper is a verb that takes what is over from a set: PROMOTE from schedule, REAP from active.
@@ -120,15 +117,15 @@ func TestBrokenEntriesOfASweep(t *testing.T) {
 				case dropped:
 					require.Equal(t, before, st.Do("DEBUG", "DIGEST-VALUE", good.Row(id)), "the row is left alone")
 					require.Equal(t, show([]string{"ZREM", sw.set(), id}), o.stream[1])
-					require.NotContains(t, st.members(sw.set()), id)
+					require.NotContains(t, st.Members(sw.set()), id)
 				case left:
 					require.Equal(t, before, st.Do("DEBUG", "DIGEST-VALUE", good.Row(id)), "the row is left alone")
-					require.Equal(t, []string{id}, st.members(sw.set()))
+					require.Equal(t, []string{id}, st.Members(sw.set()))
 				case moved, rewritten:
 					require.Equal(t, "pending", st.row(good, id)["state"])
-					require.Equal(t, []string{"JOB0", "JOB1"}, st.members(good.Pending()))
+					require.Equal(t, []string{"JOB0", "JOB1"}, st.Members(good.Pending()))
 					require.Equal(t, int64(0), st.score(good.Pending(), id))
-					require.Empty(t, st.members(sw.set()))
+					require.Empty(t, st.Members(sw.set()))
 				}
 				if tt.fate == left {
 					st.quiet(sw.reply(), sw.args(10)...)
@@ -158,11 +155,11 @@ func TestTheLimitOfASweep(t *testing.T) {
 			st.effects(sw.reply("JOB1"), sw.args(1)...)
 			st.effects(sw.reply("JOB4"), sw.args(2)...)
 			st.effects(sw.reply("JOB5"), sw.args(2)...)
-			require.Equal(t, []string{"JOB0", "JOB3", "JOB7", "JOB8", "JOBlate"}, st.members(sw.set()))
+			require.Equal(t, []string{"JOB0", "JOB3", "JOB7", "JOB8", "JOBlate"}, st.Members(sw.set()))
 			st.effects(sw.reply("JOB8"), sw.args(1)...)
 			st.quiet(sw.reply(), sw.args(1)...)
 			st.quiet(sw.reply(), sw.args(10_000)...)
-			require.Equal(t, []string{"JOB1", "JOB4", "JOB5", "JOB8"}, st.members(good.Pending()))
+			require.Equal(t, []string{"JOB1", "JOB4", "JOB5", "JOB8"}, st.Members(good.Pending()))
 		})
 		t.Run(sw.name+", in order", func(t *testing.T) {
 			st := s.fresh(t)
@@ -175,7 +172,7 @@ func TestTheLimitOfASweep(t *testing.T) {
 			st.Must("ZADD " + sw.set() + " XX +inf JOBz")
 			st.damaged(sw.set() + ": JOBz has the score +Inf")
 			require.Equal(t, sw.reply("JOBa", "JOBb"), st.Do(sw.args(2)...))
-			require.Equal(t, []string{"JOBc", "JOBd", "JOBe", "JOBf", "JOBg", "JOBz"}, st.members(sw.set()))
+			require.Equal(t, []string{"JOBc", "JOBd", "JOBe", "JOBf", "JOBg", "JOBz"}, st.Members(sw.set()))
 			require.Equal(t, sw.reply("JOBc", "JOBd", "JOBe", "JOBf", "JOBg"), st.Do(sw.args(100)...))
 		})
 		for _, encoding := range []string{"0", "512"} {
@@ -189,9 +186,9 @@ func TestTheLimitOfASweep(t *testing.T) {
 					sw.over(st, 7, ids[i])
 				}
 				require.Equal(t, sw.reply(ids[:100]...), st.Do(sw.args(100)...))
-				require.Equal(t, ids[:100], st.members(good.Pending()))
+				require.Equal(t, ids[:100], st.Members(good.Pending()))
 				st.effects(sw.reply(ids[100:]...), sw.args(10_000)...)
-				require.Equal(t, ids, st.members(good.Pending()))
+				require.Equal(t, ids, st.Members(good.Pending()))
 			})
 		}
 	}
@@ -272,7 +269,7 @@ func TestExpiredKeysOfASweep(t *testing.T) {
 			st.expired("emq:{q}:job:JOB0")
 			t.Cleanup(func() { st.Must("DEBUG SET-ACTIVE-EXPIRE 1") })
 			require.Equal(t, sw.reply("JOB1"), st.Do(sw.args(10)...))
-			require.Empty(t, st.members(sw.set()))
+			require.Empty(t, st.Members(sw.set()))
 			st.Must("HSET emq:{q}:job:JOB1 state "+sw.state, "ZREM emq:{q}:pending JOB1", "ZADD "+sw.set()+" 1 JOB1")
 			st.expired(sw.set())
 			require.Equal(t, sw.reply(), st.Do(sw.args(10)...))
@@ -440,7 +437,7 @@ func TestPromotedJobsAreClaimedInOrder(t *testing.T) {
 	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB6", "x")...))
 	require.Equal(t, "1", st.take(good, "JOB6"))
 	require.Equal(t, integer(2), st.Do(good.Promote(2)...), "the earliest two")
-	require.Equal(t, []string{"JOB2", "JOB8"}, st.members(good.Pending()))
+	require.Equal(t, []string{"JOB2", "JOB8"}, st.Members(good.Pending()))
 	require.Equal(t, integer(1), st.Do(good.Promote(2)...))
 	require.Equal(t, bulk("scheduled"), st.Do(good.Fail("JOB6", "1", 0, 3, "why")...))
 	require.Equal(t, integer(1), st.Do(good.Promote(2)...))
@@ -452,23 +449,18 @@ func TestPromotedJobsAreClaimedInOrder(t *testing.T) {
 // A restart makes the leases another server's: none that runs out afterwards is counted, until it is claimed or extended
 // anew.
 func TestLeasesOfARestartedServer(t *testing.T) {
-	dir, err := os.MkdirTemp("", "emq")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	o := withModule("--appendonly", "yes", "--appendfsync", "always")
-	o.Dir = dir
-	first, err := valkey.Start(o)
-	require.NoError(t, err)
-	st := (&server{Server: first}).attachPlain(t)
+	s := start(t, withModule("--appendonly", "yes", "--appendfsync", "always"))
+	st := s.attachPlain(t)
 	for i := range 3 {
 		id := "JOB" + strconv.Itoa(i)
 		require.Equal(t, integer(1), st.Do(good.Enqueue(id, "x")...))
 		require.Equal(t, "1", st.take(good, id))
 	}
 	st.lapse(good, "JOB0", "JOB1", "JOB2")
-	require.NoError(t, first.Kill())
+	s.Crash()
+	s.Start()
 
-	st = start(t, o).attach(t)
+	st = s.attach(t)
 	require.Equal(t, integer(1), st.Do(good.Extend("JOB1", "1", 60_000)...))
 	require.Equal(t, reaped([]string{"JOB0", "JOB2"}, nil), st.Do(good.Reap(1, 10)...))
 	require.NotContains(t, st.row(good, "JOB0"), "stalled")

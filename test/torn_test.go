@@ -69,7 +69,7 @@ func TestTornBlock(t *testing.T) {
 			t.Run("the file is mended first", func(t *testing.T) {
 				f := torn(t, tt.verb, tt.at)
 				f.mend(t)
-				f.Args = append(f.Args, "--aof-load-truncated", "no") // it would refuse a file that is not whole
+				f.Options.Args = append(f.Options.Args, "--aof-load-truncated", "no") // it would refuse a file that is not whole
 				p, st := f.first(t)
 				followedWhole(t, p, st)
 			})
@@ -77,25 +77,19 @@ func TestTornBlock(t *testing.T) {
 	}
 }
 
-// tornFile are the options of a server on a file that ends within a block.
-type tornFile struct{ valkey.Options }
+// tornFile is a server that ended, and its file within a block.
+type tornFile struct{ *server }
 
 // torn has a server write a verb's block as the last one, and cuts it in the middle of one of its commands, as a kill or a
 // full disk does in the middle of the write.
 func torn(t *testing.T, verb []string, command string) tornFile {
 	t.Helper()
-	f := tornFile{withModule("--appendonly", "yes", "--appendfsync", "always")}
-	dir, err := os.MkdirTemp("", "emq")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	f.Dir = dir
-	s, err := valkey.Start(f.Options)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = s.Kill() })
-	st := (&server{Server: s}).attachPlain(t)
+	s := start(t, withModule("--appendonly", "yes", "--appendfsync", "always"))
+	st := s.attachPlain(t)
 	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
 	require.False(t, wire.IsError(st.Do(verb...)))
-	require.NoError(t, s.Kill())
+	s.Crash()
+	f := tornFile{s}
 	text, err := os.ReadFile(f.appended(t))
 	require.NoError(t, err)
 	cut := bytes.LastIndex(text, []byte("\r\n"+command+"\r\n"))
@@ -123,16 +117,16 @@ func (f tornFile) mend(t *testing.T) {
 	require.Contains(t, string(out), "Successfully truncated AOF")
 }
 
-// first starts a server on the file: all is there that was answered before the verb, and nothing of the verb.
+// first starts the server on the file: all is there that was answered before the verb, and nothing of the verb.
 func (f tornFile) first(t *testing.T) (*store.Place, *fixture) {
 	t.Helper()
-	p := store.Open(t, f.Options)
+	f.Start()
 	require.Equal(t, store.Keyspace{
 		"{emq}:version":    store.String("echomq:6.0.0"),
 		"emq:{q}:job:JOB1": store.Hash{"state": "pending", "attempts": "0", "payload": "x"},
 		"emq:{q}:pending":  store.ZSet{"JOB1": 0},
-	}, p.Keyspace())
-	return p, (&server{Server: p.Server}).attachPlain(t)
+	}, f.Keyspace())
+	return f.Place, f.attachPlain(t)
 }
 
 // again kills the server and starts it once more.
@@ -140,7 +134,7 @@ func again(t *testing.T, p *store.Place) *fixture {
 	t.Helper()
 	p.Crash()
 	p.Start()
-	return (&server{Server: p.Server}).attachPlain(t)
+	return (&server{Place: p}).attachPlain(t)
 }
 
 // followedWhole asserts that what is written from now on comes back, and nothing else.

@@ -88,6 +88,6 @@ cat >"$store/valkey-server" <<-END
 END
 chmod 755 "$store/valkey-server"
 cp -p "$root/usr/lib/valkey/emq.so" "$store/emq.so"
-mapfile -t packages < <(go list ./test/... | grep -v '/stub$')
+mapfile -t packages < <(go list ./test/... | grep -v '/sanitizers$')
 VALKEY_SERVER=$store/valkey-server EMQ_MODULE=$store/emq.so EMQ_MODULE_DEBUG=$PWD/build/emq-debug.so \
 	go test -count=1 -timeout 40m "${packages[@]}" "$@"

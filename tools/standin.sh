@@ -15,6 +15,7 @@ done
 [ "$(id -u)" = 0 ] || { echo "${0##*/}: must be run by root, who alone may make root folders and enter them" >&2; exit 1; }
 
 mkdir -p "$store"
+: >"$store/go.mod" # so that ./... has none of the Go that is in an image
 cat >"$store/storage.conf" <<-END
 	[storage]
 	driver = "vfs"

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -306,7 +307,7 @@ func TestReadonly(t *testing.T) {
 	c := newCrowd(t, client(t, s), client(t, s), emq.Lease(2*time.Second))
 	c.more(100)
 	s.Conn().Must("REPLICAOF 127.0.0.1 1")
-	time.Sleep(50 * time.Millisecond) // long enough for some refusals, and none is asserted
+	store.WaitFor(t, "a refusal", func() bool { return strings.Contains(text(s.Conn().Do("INFO", "errorstats")), "errorstat_READONLY:") })
 	s.Conn().Must("REPLICAOF NO ONE")
 	c.more(100)
 	c.end(s, 0)

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/test/store"
-	"emq/test/valkey"
 	"emq/test/wire"
 )
 
@@ -22,7 +21,7 @@ const (
 )
 
 // login makes a user with the rights and returns a connection of that user's.
-func login(t *testing.T, s *valkey.Server, name, rights string) *wire.Conn {
+func login(t *testing.T, s *store.Place, name, rights string) *wire.Conn {
 	t.Helper()
 	wire.Dial(t, s.Socket).Must("ACL SETUSER " + name + " reset on >secret " + rights)
 	c := wire.Dial(t, s.Socket)

@@ -23,8 +23,6 @@ import (
 )
 
 const (
-	// patience bounds every wait, so that a hang is a failure. Nothing is asserted about speed.
-	patience = 120 * time.Second
 	// breath is how long a client pauses that had no luck.
 	breath = 2 * time.Millisecond
 	// backlog is how many jobs may wait before the producers hold back.
@@ -106,7 +104,7 @@ func dial(t testing.TB, network, address string) redis.UniversalClient {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{
 		Network: network, Addr: address, Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1, PoolSize: 1000,
-		ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+		ReadTimeout: wire.Patience, WriteTimeout: wire.Patience, PoolTimeout: wire.Patience,
 	})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
@@ -213,7 +211,7 @@ var errDoubt = errors.New("no answer")
 // ask sends requests in one go. errDoubt says that at least one was not answered, or not by a server that can.
 func (c *crowd) ask(requests ...[]string) (replies, error) {
 	pipe := (*c.client.Load()).Pipeline()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), wire.Patience)
 	defer cancel()
 	send := func(args []string) *redis.Cmd {
 		words := make([]any, len(args))

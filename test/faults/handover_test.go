@@ -84,7 +84,7 @@ func TestHandoverComesToNothing(t *testing.T) {
 // handOver runs the script and returns what it printed.
 func handOver(t *testing.T, sentinel *store.Place) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), wire.Patience)
 	defer cancel()
 	sh := exec.CommandContext(ctx, "../../examples/handover.sh", "127.0.0.1", strconv.Itoa(sentinel.Port()), group)
 	sh.Env = append(os.Environ(), "PATH="+valkey.Tools(t)+":"+os.Getenv("PATH"))

@@ -64,7 +64,7 @@ func agree(t *testing.T, watchers []*store.Place, primary *store.Place) {
 func failoverClient(t *testing.T, addresses []string) *redis.Client {
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: group, SentinelAddrs: addresses, Protocol: 2, DisableIdentity: true,
-		MaxRetries: -1, DialerRetries: 1, PoolSize: 1000, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+		MaxRetries: -1, DialerRetries: 1, PoolSize: 1000, ReadTimeout: wire.Patience, WriteTimeout: wire.Patience, PoolTimeout: wire.Patience,
 	})
 	t.Cleanup(func() { _ = client.Close() })
 	return client

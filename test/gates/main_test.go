@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -82,22 +81,16 @@ func (b *bed) take(queue wire.Queue, ids ...string) {
 func (b *bed) wait(queues ...wire.Queue) *wire.Conn {
 	b.t.Helper()
 	c := wire.Dial(b.t, b.Socket)
-	id := strconv.FormatInt(wire.Value(c.Do("CLIENT", "ID")).(int64), 10)
+	id := c.ID()
 	c.Send(wire.BClaim(lease, 0, queues...))
 	store.WaitFor(b.t, "a client to be blocked", func() bool { return strings.Contains(b.Do("CLIENT", "LIST", "ID", id), " flags=b") })
 	return c
 }
 
-// opens runs commands, and in the same breath a claim of another client's: who waits has to be first.
+// opens runs commands before anybody else could claim from q.
 func (b *bed) opens(commands ...[]string) []string {
 	b.t.Helper()
-	replies := b.Pipeline(append(commands, q.Claim(lease)))
-	last := len(replies) - 1
-	for i, reply := range replies[:last] {
-		require.False(b.t, wire.IsError(reply), "%s: %s", wire.Line(commands[i]), reply)
-	}
-	require.Equal(b.t, wire.Empty, replies[last], "who waits is served first")
-	return replies[:last]
+	return b.Behind(q.Claim(lease), commands...)
 }
 
 // written are the commands of the append-only file, with MULTI and EXEC.

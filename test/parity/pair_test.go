@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/test/scripted"
-	"emq/test/valkey"
+	"emq/test/store"
 	"emq/test/wire"
 )
 
@@ -39,7 +39,7 @@ type pair struct {
 }
 
 // open empties a server for one test and has both stores claimed, each by its own wire.
-func open(t *testing.T, s *valkey.Server) *pair {
+func open(t *testing.T, s *store.Place) *pair {
 	t.Helper()
 	p := &pair{
 		t:        t,
@@ -58,7 +58,7 @@ func open(t *testing.T, s *valkey.Server) *pair {
 
 // openAdded is open for the verbs that wire 6 added: both stores are of wire 6, and on the scripts' store only the added
 // verbs are scripts, since those of wire 4 don't write what the added ones look at.
-func openAdded(t *testing.T, s *valkey.Server) *pair {
+func openAdded(t *testing.T, s *store.Place) *pair {
 	t.Helper()
 	p := open(t, s)
 	p.scripted.Must("DEL " + wire.Identity)

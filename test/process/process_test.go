@@ -19,35 +19,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/test/store"
-	"emq/test/valkey"
 	"emq/test/wire"
 )
 
-// patience bounds every wait, so that a hang is a failure.
-const patience = 2 * time.Minute
-
 var q = wire.Queue("q")
 
-// serve starts a server with the debug build. It must end well; what may be in its log is the test's to say.
-func serve(t *testing.T, args ...string) *valkey.Server {
+// serve starts a server with the debug build, which may panic.
+func serve(t *testing.T, args ...string) *store.Place {
 	t.Helper()
-	module := os.Getenv("EMQ_MODULE_DEBUG")
-	require.NotEmpty(t, module, "EMQ_MODULE_DEBUG names the debug build, and `make test` sets it")
-	s, err := valkey.Start(valkey.Options{Module: module, Args: args, Still: true})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		log := s.Log()
-		require.NoError(t, s.Close(), "the server's end")
-		require.NotContains(t, log, "BUG REPORT")
-	})
-	return s
-}
-
-func waitFor(t *testing.T, what string, happened func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !happened(); time.Sleep(2 * time.Millisecond) {
-		require.True(t, time.Now().Before(end), "waited too long for: %s", what)
-	}
+	p := store.Open(t, store.Debug(args...))
+	p.Panics = true
+	return p
 }
 
 // life is how a server's process is at one moment: its own view of Go's runtime, and the kernel's of the process.
@@ -57,7 +39,7 @@ func (l life) String() string {
 	return fmt.Sprintf("RSS %d KiB, %d threads, %d goroutines, %d collections, %d mallocs", l.rssKiB, l.threads, l.goroutines, l.numgc, l.mallocs)
 }
 
-func lifeOf(t *testing.T, s *valkey.Server, c *wire.Conn) (l life) {
+func lifeOf(t *testing.T, s *store.Place, c *wire.Conn) (l life) {
 	t.Helper()
 	list := wire.Value(c.Do("EMQ.DEBUG", "RUNTIME")).([]any)
 	for i := 0; i+1 < len(list); i += 2 {
@@ -192,7 +174,7 @@ func TestIOThreads(t *testing.T) {
 			request, got := []byte(wire.Encode(commands...)), make([]byte, want.Len())
 			for range 20 {
 				go func() { _, _ = n.Write(request) }()
-				_ = n.SetReadDeadline(time.Now().Add(patience))
+				_ = n.SetReadDeadline(time.Now().Add(wire.Patience))
 				if err := fill(n, got); err != nil || !bytes.Equal(got, want.Bytes()) {
 					done <- fmt.Sprintf("%v: %q", err, got)
 					return
@@ -205,7 +187,7 @@ func TestIOThreads(t *testing.T) {
 	for range clients {
 		require.Empty(t, <-done)
 	}
-	waitFor(t, "the save", func() bool { return c.Info("rdb_bgsave_in_progress") == "0" })
+	store.WaitFor(t, "the save", func() bool { return c.Info("rdb_bgsave_in_progress") == "0" })
 	require.Equal(t, "ok", c.Info("rdb_last_bgsave_status"))
 	require.Equal(t, 1, lifeOf(t, s, c).goroutines)
 }
@@ -246,7 +228,7 @@ func TestPanicInADaemon(t *testing.T) {
 	out, err := exec.Command(os.Getenv("VALKEY_SERVER"), "--port", "0", "--unixsocket", socket, "--dir", dir, "--pidfile", pidFile,
 		"--logfile", logFile, "--daemonize", "yes", "--save", "", "--loadmodule", os.Getenv("EMQ_MODULE_DEBUG")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	waitFor(t, "the daemon", func() bool {
+	store.WaitFor(t, "the daemon", func() bool {
 		n, err := net.Dial("unix", socket)
 		if err == nil {
 			_ = n.Close()
@@ -260,7 +242,7 @@ func TestPanicInADaemon(t *testing.T) {
 	gone := func() bool { return syscall.Kill(pid, 0) != nil }
 	t.Cleanup(func() {
 		_ = syscall.Kill(pid, syscall.SIGTERM)
-		waitFor(t, "the daemon's end", gone)
+		store.WaitFor(t, "the daemon's end", gone)
 	})
 	c := wire.Dial(t, socket)
 	for range 3 {

@@ -33,7 +33,7 @@ func TestWorkersGone(t *testing.T) {
 		}
 		require.LessOrEqual(t, beats, lapsed+2, "%d are still active", active)
 	}
-	require.Equal(t, ids, b.members(q.Pending()))
+	require.Equal(t, ids, b.Members(q.Pending()))
 	for _, id := range []string{ids[0], ids[999]} {
 		require.Equal(t, "1", b.field(q, id, "attempts"))
 		require.NotEmpty(t, b.field(q, id, "lease_epoch"))
@@ -124,7 +124,6 @@ func TestBacklog(t *testing.T) {
 			sent := time.Now()
 			require.Equal(t, "+PONG\r\n", c.Do("PING"))
 			pings = append(pings, time.Since(sent))
-			time.Sleep(500 * time.Microsecond)
 		}
 		return b.card(q.Active()) == 0
 	})
@@ -175,7 +174,7 @@ func TestExtendInTime(t *testing.T) {
 			until, _ := strconv.ParseInt(fmt.Sprint(wire.Value(b.Do("ZSCORE", q.Active(), id))), 10, 64)
 			held := true
 			for range 20 {
-				time.Sleep(10 * time.Millisecond)
+				b.until(b.Now() + 10)
 				b.Must("MULTI", fmt.Sprintf("EMQ.EXTEND 2 %s %s %s %s 20", q.Active(), q.Row(id), id, token), "ZSCORE "+q.Active()+" "+id, "TIME")
 				all := wire.Value(b.Do("EXEC")).([]any)
 				if all[0] != int64(1) {
@@ -235,14 +234,14 @@ func TestBrokenEntries(t *testing.T) {
 		q := wire.Queue(state)
 		b.has(q.Set(state), 5)
 		b.ticks(3)
-		require.Equal(t, []string{"JOBvery-old", "JOBnorow", "JOBlane1", "JOBnorow2", "JOBlane2"}, b.members(q.Set(state)))
+		require.Equal(t, []string{"JOBvery-old", "JOBnorow", "JOBlane1", "JOBnorow2", "JOBlane2"}, b.Members(q.Set(state)))
 		want := []string{"JOBbad", "JOBbare", "JOBlost", "JOBnone"}
 		for i := range 50 {
 			want = append(want, fmt.Sprintf("JOB%02d", i))
 		}
 		slices.Sort(want)
-		require.Equal(t, want, b.members(q.Pending()))
-		require.Equal(t, []string{"JOBdead"}, b.members(q.Dead()))
+		require.Equal(t, want, b.Members(q.Pending()))
+		require.Equal(t, []string{"JOBdead"}, b.Members(q.Dead()))
 		b.Must("DEL " + q.Row("JOBstring"))
 		// What has no attempts dies when it is claimed; that is CLAIM's.
 		for range 54 {
@@ -364,7 +363,7 @@ func TestMaxStalled(t *testing.T) {
 		require.Equal(t, wire.Array(wire.Bulk("dead"), wire.Bulk(stalled), wire.Bulk("stalled")),
 			b.Do("HMGET", q.Row(id), "state", "stalled", "last_error"))
 		require.Equal(t, wire.Bulk("1"), b.Do("HGET", q.Failed(), "count"))
-		require.Equal(t, []string{id}, b.members(q.Dead()))
+		require.Equal(t, []string{id}, b.Members(q.Dead()))
 		require.Zero(t, b.card(q.Active())+b.card(q.Pending()))
 	}
 	b.enqueued(q, 1)

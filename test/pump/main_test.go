@@ -119,16 +119,6 @@ func (b *bed) card(key string) int {
 	return int(wire.Value(b.Do("ZCARD", key)).(int64))
 }
 
-// members are the entries of a set, in order.
-func (b *bed) members(key string) []string {
-	b.t.Helper()
-	ids := []string{}
-	for _, id := range wire.Value(b.Do("ZRANGE", key, "0", "-1")).([]any) {
-		ids = append(ids, id.(string))
-	}
-	return ids
-}
-
 // field is a field of a row, "" if it has none.
 func (b *bed) field(q wire.Queue, id, name string) string {
 	b.t.Helper()

@@ -105,13 +105,13 @@ func TestSetsBeforeRows(t *testing.T) {
 			}
 			bring(from, to, sets)
 			store.WaitFor(t, "the pump to meet all, again and again", func() bool { return to.stats()["left"] >= 3*4 })
-			require.Equal(t, ids[:2], to.members(q.Active()))
-			require.Equal(t, ids[2:4], to.members(q.Schedule()))
+			require.Equal(t, ids[:2], to.Members(q.Active()))
+			require.Equal(t, ids[2:4], to.Members(q.Schedule()))
 			require.Zero(t, to.stats()["dropped"])
 			bring(from, to, rows)
 			to.has(q.Pending(), 5)
 			to.uncounted(q, ids...)
-			require.Equal(t, []string{"JOB6"}, to.members(q.Dead()))
+			require.Equal(t, []string{"JOB6"}, to.Members(q.Dead()))
 			from.Must("FLUSHALL")
 		})
 	}
@@ -125,8 +125,8 @@ func TestRowsTakenBeforeSets(t *testing.T) {
 	b.Must("DEL "+q.Row("JOB1")+" "+q.Row("JOB3"), "CONFIG SET emq.pump-interval-ms "+soon)
 	b.has(q.Pending(), 3)
 	store.WaitFor(t, "the pump to meet them", func() bool { return b.stats()["left"] >= 6 })
-	require.Equal(t, ids[:1], b.members(q.Active()))
-	require.Equal(t, ids[2:3], b.members(q.Schedule()))
+	require.Equal(t, ids[:1], b.Members(q.Active()))
+	require.Equal(t, ids[2:3], b.Members(q.Schedule()))
 	b.Pipeline(rows)
 	b.has(q.Pending(), 5)
 }
@@ -195,7 +195,7 @@ func (b *bed) opened(ids []string, had store.Keyspace) {
 	require.Equal(b.t, wire.OK, b.Do("SET", wire.Identity, wire.Wire6))
 	b.has(q.Pending(), len(ids))
 	b.uncounted(q, ids...)
-	require.Equal(b.t, []string{"JOB6"}, b.members(q.Dead()))
+	require.Equal(b.t, []string{"JOB6"}, b.Members(q.Dead()))
 	for cursor := "0"; ; {
 		reply := wire.Value(b.Do(q.Audit(cursor, 100)...)).([]any)
 		require.Empty(b.t, reply[1])

@@ -195,8 +195,8 @@ func TestPanic(t *testing.T) {
 	b.Must("CONFIG SET emq.pump-interval-ms 50")
 	b.has("emq:{other}:pending", 2)
 	b.has(q.Pending(), 398)
-	require.Equal(t, []string{panicID}, b.members(q.Active()))
-	require.Equal(t, []string{panicID}, b.members(q.Schedule()))
+	require.Equal(t, []string{panicID}, b.Members(q.Active()))
+	require.Equal(t, []string{panicID}, b.Members(q.Schedule()))
 	// What a walk would have done that met the panic does not count.
 	s := b.stats()
 	require.EqualValues(t, 200, s["promoted"])

@@ -99,14 +99,11 @@ func TestPauseAll(t *testing.T) {
 	begin := time.Now()
 	_, ids := b.waiting(200, "CLIENT PAUSE 800 ALL")
 	from := size()
-	for {
-		now := size()
-		if time.Since(begin) > 800*time.Millisecond {
-			break
-		}
-		require.Equal(t, from, now)
-		time.Sleep(10 * time.Millisecond)
-	}
+	store.WaitFor(t, "the pause to end", func() bool {
+		now, over := size(), time.Since(begin) > 800*time.Millisecond
+		require.True(t, over || now == from, "written in the pause")
+		return over
+	})
 	b.moved(ids)
 	require.Greater(t, size(), from)
 }

@@ -319,7 +319,7 @@ func TestWaiting(t *testing.T) {
 		for range 400 {
 			for len(all) < 12 {
 				w := &claimant{Conn: wire.Dial(t, s.Socket)}
-				w.id = strconv.FormatInt(wire.Value(w.Do("CLIENT", "ID")).(int64), 10)
+				w.id = w.ID()
 				w.Must("SELECT " + strconv.Itoa(dice.IntN(2)))
 				all = append(all, w)
 			}

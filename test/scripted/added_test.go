@@ -18,7 +18,7 @@ import (
 
 	"emq/lua"
 	"emq/test/scripted"
-	"emq/test/valkey"
+	"emq/test/store"
 	"emq/test/wire"
 )
 
@@ -104,9 +104,7 @@ func (f *fixture) Do(args ...string) string { return f.Executor.Do(args...) }
 func open(t *testing.T) *fixture {
 	t.Helper()
 	// With `no` each reply comes after what was written is in the file.
-	server, err := valkey.Start(valkey.Options{Args: []string{"--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Close(), "the server's end") })
+	server := store.Open(t, store.Plain("--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"))
 	conn := wire.Dial(t, server.Socket)
 	f := &fixture{
 		Conn:  conn,

@@ -14,9 +14,6 @@ import (
 	"emq/test/wire"
 )
 
-// patience bounds every wait, so that a hang is a failure. Nothing is asserted about speed.
-const patience = 120 * time.Second
-
 // WaitFor waits until something that must happen has happened.
 func WaitFor(t testing.TB, what string, happened func() bool) {
 	t.Helper()
@@ -25,7 +22,7 @@ func WaitFor(t testing.TB, what string, happened func() bool) {
 
 // Await waits until something has happened, and tells whether it has.
 func Await(happened func() bool) bool {
-	for end := time.Now().Add(patience); !happened(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(wire.Patience); !happened(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			return false
 		}
@@ -39,15 +36,21 @@ type Place struct {
 	*valkey.Server
 	// Options are those of the next start.
 	Options valkey.Options
-	// Panics says that the module may panic in this test.
-	Panics bool
-	t      testing.TB
+	// Panics says that the module may panic in this test; Dies that the test makes the server die, and nothing is asked of
+	// its end.
+	Panics, Dies bool
+	t            testing.TB
 }
 
-// Module are the options of a server with the module, whose pump is off; Pumped of one whose pump goes by the settings;
-// Plain of one without the module.
+// Module are the options of a server with the module, with further settings as on the command line; its pump is off, for
+// most tests drive the time themselves. Debug are those of one with the build that has fault triggers, Pumped of one whose
+// pump goes by the settings, Plain of one without the module.
 func Module(args ...string) valkey.Options {
 	return valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: args, Still: true}
+}
+
+func Debug(args ...string) valkey.Options {
+	return valkey.Options{Module: os.Getenv("EMQ_MODULE_DEBUG"), Args: args, Still: true}
 }
 
 func Pumped(args ...string) valkey.Options {
@@ -65,14 +68,22 @@ func Open(t testing.TB, o valkey.Options) *Place {
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		o.Dir = dir
 	}
+	require.False(t, o.Still && o.Module == "", "EMQ_MODULE and EMQ_MODULE_DEBUG name the module, and `make test` sets them")
 	p := &Place{t: t, Options: o}
 	p.Start()
 	t.Cleanup(func() {
+		if p.Dies {
+			_ = p.Kill()
+			return
+		}
 		require.NoError(t, p.Stop(), "the server's end")
 		p.Sound()
 	})
 	return p
 }
+
+// Serve is Open for a server with the module, whose pump is off.
+func Serve(t testing.TB, args ...string) *Place { t.Helper(); return Open(t, Module(args...)) }
 
 // Start starts the server anew.
 func (p *Place) Start() {

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"emq/test/valkey"
 )
 
 // Needs ends the program unless the environment names all of what its tests run on.
@@ -22,23 +20,6 @@ func Needs(names ...string) {
 			os.Exit(1)
 		}
 	}
-}
-
-// Serve starts a server with the module for a test, with further settings as on the command line; its pump is off. At the end of the
-// test the server must stop when asked and have no crash and no internal error in its log.
-func Serve(t testing.TB, args ...string) *valkey.Server {
-	t.Helper()
-	module := os.Getenv("EMQ_MODULE")
-	require.NotEmpty(t, module, "EMQ_MODULE names emq.so, and `make test` sets it")
-	s, err := valkey.Start(valkey.Options{Module: module, Args: args, Still: true})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		log := s.Log()
-		require.NoError(t, s.Close(), "the server's end")
-		require.NotContains(t, log, "BUG REPORT", "the server crashed")
-		require.NotContains(t, log, "panic: ", "the module panicked")
-	})
-	return s
 }
 
 // Seed is where the random histories of a test begin: EMQ_SEED, or the clock. It is printed if the test fails.

@@ -219,7 +219,7 @@ func TestPaused(t *testing.T) {
 			idle := b.count("emq_bclaim_woken_idle")
 			b.Pipeline(exec(words("CLIENT PAUSE 600000 WRITE"), cause))
 			require.Equal(b.t, "2", b.Info("emq_waiting_clients"))
-			require.Equal(b.t, []string{"JOB1"}, b.members(q.Pending()))
+			require.Equal(b.t, []string{"JOB1"}, b.Members(q.Pending()))
 			b.Must("CLIENT UNBLOCK " + w.id)
 			w.gets(wire.Empty)
 			require.Equal(b.t, idle, b.count("emq_bclaim_woken_idle"), "one in a pause is not idle")
@@ -310,7 +310,7 @@ func TestFence(t *testing.T) {
 		for _, w := range all {
 			w.gets(foreign)
 		}
-		require.Equal(b.t, []string{"JOB1"}, b.members(q.Pending()))
+		require.Equal(b.t, []string{"JOB1"}, b.Members(q.Pending()))
 	})
 }
 
@@ -493,7 +493,7 @@ func TestPanic(t *testing.T) {
 	require.Equal(t, internal, b.Do(wire.BClaim(lease, 0, r, q)...))
 	require.Equal(t, internal, b.Do(q.Claim(lease)...))
 	require.Equal(t, "0", b.Info("emq_waiting_clients"))
-	require.Equal(t, []string{"JOB-debug-panic"}, b.members(q.Pending()))
+	require.Equal(t, []string{"JOB-debug-panic"}, b.Members(q.Pending()))
 	b.Must("ZREM " + q.Pending() + " JOB-debug-panic")
 	w := b.wait(q)
 	b.before(q, q.Enqueue("JOB1", "x"))

@@ -79,7 +79,7 @@ func (b *bed) client() *claimant {
 
 func named(b *bed, c *wire.Conn) *claimant {
 	b.t.Helper()
-	return &claimant{c, b, strconv.FormatInt(wire.Value(c.Do("CLIENT", "ID")).(int64), 10)}
+	return &claimant{c, b, c.ID()}
 }
 
 // wait has a new client wait for ever, and returns when it does.
@@ -140,16 +140,10 @@ func (b *bed) row(q wire.Queue, ids ...string) {
 	}
 }
 
-// before runs commands and, before any other client could, claims from a queue: what is claimable has to be gone.
+// before runs commands before anybody else could claim from a queue.
 func (b *bed) before(q wire.Queue, commands ...[]string) []string {
 	b.t.Helper()
-	replies := b.Pipeline(append(commands, q.Claim(lease)))
-	last := len(replies) - 1
-	for i, reply := range replies[:last] {
-		require.False(b.t, wire.IsError(reply), "%s: %s", wire.Line(commands[i]), reply)
-	}
-	require.Equal(b.t, wire.Empty, replies[last], "who waits is served first")
-	return replies[:last]
+	return b.Behind(q.Claim(lease), commands...)
 }
 
 // exec is a transaction.
@@ -162,17 +156,7 @@ func words(line string) []string { return wire.Words(line) }
 // leased asserts that exactly these jobs are active.
 func (b *bed) leased(q wire.Queue, ids ...string) {
 	b.t.Helper()
-	require.Equal(b.t, ids, b.members(q.Active()))
-}
-
-// members are the entries of a set, in order.
-func (b *bed) members(key string) []string {
-	b.t.Helper()
-	ids := []string{}
-	for _, id := range wire.Value(b.Do("ZRANGE", key, "0", "-1")).([]any) {
-		ids = append(ids, id.(string))
-	}
-	return ids
+	require.Equal(b.t, ids, b.Members(q.Active()))
 }
 
 // count is a number of INFO.

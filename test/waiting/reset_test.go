@@ -19,9 +19,6 @@ import (
 	"emq/test/wire"
 )
 
-// patience bounds the wait for one answer.
-const patience = 60 * time.Second
-
 // crew are workers that wait for jobs and are cut off at any moment, by RST, as those of a crashed program are.
 type crew struct {
 	lock   sync.Mutex
@@ -51,7 +48,7 @@ func (c *crew) work(address string, dice *rand.Rand, quit <-chan struct{}) error
 			return nil
 		default:
 		}
-		reply, err := ask(wire.BClaim(lease, 200, q), patience)
+		reply, err := ask(wire.BClaim(lease, 200, q), wire.Patience)
 		if err != nil {
 			return err
 		}
@@ -66,7 +63,7 @@ func (c *crew) work(address string, dice *rand.Rand, quit <-chan struct{}) error
 		c.lock.Lock()
 		c.got[id]++
 		c.lock.Unlock()
-		if reply, err := ask(q.Complete(id, "1"), patience); err != nil || reply != wire.Integer(1) {
+		if reply, err := ask(q.Complete(id, "1"), wire.Patience); err != nil || reply != wire.Integer(1) {
 			return errors.Join(fmt.Errorf("COMPLETE of %s: %q", id, reply), err)
 		}
 	}
@@ -132,7 +129,7 @@ func TestReset(t *testing.T) {
 	b.waiting(0)
 	completed, err := strconv.Atoi(wire.Value(b.Do("HGET", q.Completed(), "count")).(string))
 	require.NoError(t, err)
-	active := b.members(q.Active())
+	active := b.Members(q.Active())
 	require.Equal(t, jobs, completed+len(active))
 	require.Len(t, c.got, completed)
 	for id, n := range c.got {

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// replyWait bounds every wait for the server, so that a hang is a failure. Nothing is asserted about speed.
-const replyWait = 120 * time.Second
+// Patience bounds every wait, so that a hang is a failure. Nothing is asserted about speed.
+const Patience = 120 * time.Second
 
 // Conn is a connection that ends with its test. Commands go out as arrays of bulk strings; replies come back as the
 // exact bytes that were read.
@@ -71,7 +71,7 @@ func (c *Conn) Reset() {
 // Ended asserts that the server closes the connection without another reply.
 func (c *Conn) Ended() {
 	c.t.Helper()
-	require.NoError(c.t, c.n.SetReadDeadline(time.Now().Add(replyWait)))
+	require.NoError(c.t, c.n.SetReadDeadline(time.Now().Add(Patience)))
 	reply, err := Read(c.r)
 	require.Error(c.t, err, "%q", reply)
 	require.False(c.t, errors.Is(err, os.ErrDeadlineExceeded), "the connection is still open")
@@ -128,7 +128,7 @@ func (c *Conn) Must(lines ...string) {
 // Send sends commands without reading a reply; Receive reads the next one.
 func (c *Conn) Send(commands ...[]string) {
 	c.t.Helper()
-	require.NoError(c.t, c.n.SetWriteDeadline(time.Now().Add(replyWait)))
+	require.NoError(c.t, c.n.SetWriteDeadline(time.Now().Add(Patience)))
 	_, err := io.WriteString(c.n, Encode(commands...))
 	require.NoError(c.t, err)
 }
@@ -137,7 +137,7 @@ func (c *Conn) Send(commands ...[]string) {
 func (c *Conn) Receive() string {
 	c.t.Helper()
 	for {
-		require.NoError(c.t, c.n.SetReadDeadline(time.Now().Add(replyWait)))
+		require.NoError(c.t, c.n.SetReadDeadline(time.Now().Add(Patience)))
 		reply, err := Read(c.r)
 		require.NoError(c.t, err, "reading a reply")
 		if reply[0] != '>' {
@@ -145,6 +145,37 @@ func (c *Conn) Receive() string {
 		}
 		c.Pushes = append(c.Pushes, reply)
 	}
+}
+
+// ID is the server's number of this client.
+func (c *Conn) ID() string {
+	c.t.Helper()
+	return strconv.FormatInt(Value(c.Do("CLIENT", "ID")).(int64), 10)
+}
+
+// Behind runs commands and, before any other client could, a claim: what the commands let be claimed must be gone, for
+// clients that wait are served first.
+func (c *Conn) Behind(claim []string, commands ...[]string) []string {
+	c.t.Helper()
+	replies := c.Pipeline(append(commands, claim))
+	last := len(replies) - 1
+	for i, reply := range replies[:last] {
+		require.False(c.t, IsError(reply), "%s: %s", Line(commands[i]), reply)
+	}
+	require.Equal(c.t, Empty, replies[last], "who waits is served first")
+	return replies[:last]
+}
+
+// Members are the entries of a sorted set, in order.
+func (c *Conn) Members(key string) []string {
+	c.t.Helper()
+	list, ok := Value(c.Do("ZRANGE", key, "0", "-1")).([]any)
+	require.True(c.t, ok, "%s is no sorted set", key)
+	ids := make([]string, len(list))
+	for i := range list {
+		ids[i] = list[i].(string)
+	}
+	return ids
 }
 
 // Now is the server's clock, in ms.
