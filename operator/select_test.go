@@ -247,7 +247,7 @@ func TestBetween(t *testing.T) {
 	}
 	fill(t, c, "more", "1900000000000", all)
 	found, more := list(between("more", emq.StateScheduled, "ZRANK", func() { fill(t, c, "more", "1800000000000", []string{"JOB1", "JOB2", "JOB3"}) }), 10)
-	require.Equal(t, all[2000:2007], found, "those that were read")
+	require.Equal(t, all[2000:2008], found, "those that were read")
 	require.True(t, more)
 	fill(t, c, "fewer", "1900000000000", all)
 	found, more = list(between("fewer", emq.StateScheduled, "ZRANK", func() { must(t, c, wire.Queue("fewer").Remove("any", all[:200]...)) }), 10)
