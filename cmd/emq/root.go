@@ -112,7 +112,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 		err = usage("%w", err) // of flags, of arguments, or no such command
 	}
 	code := exitCode(ctx, err)
-	if own, ok := cmd.Annotations[usageExit]; ok && code == exitUsage {
+	if own, ok := cmd.Annotations[usageExit]; ok && err != nil && !started {
 		code, _ = strconv.Atoi(own)
 	}
 	if text := complaint(code, err); text != "" {
