@@ -12,9 +12,11 @@ require (
 	emq v0.0.0-00010101000000-000000000000
 	emq/clients/go v0.0.0-00010101000000-000000000000
 	emq/operator v0.0.0-00010101000000-000000000000
+	github.com/creack/pty v1.1.24
 	github.com/rivo/uniseg v0.4.7
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/spf13/cobra v1.10.2
+	github.com/stretchr/testify v1.12.1
 	github.com/valkey-io/valkey-go v1.0.79
 	golang.org/x/term v0.48.0
 )
