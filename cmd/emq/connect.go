@@ -87,7 +87,7 @@ func (c *connection) resolve() (place, error) {
 func withoutPassword(text string) error {
 	u, err := url.Parse(text)
 	if err != nil {
-		return usage("that is no URL of a server: %s", parseFault(err))
+		return notURL(err)
 	}
 	if _, has := u.User.Password(); has {
 		return usage("a password in an argument can be read by everybody on this machine, and stays in the shell's history: " +
@@ -96,18 +96,18 @@ func withoutPassword(text string) error {
 	return nil
 }
 
-// parseFault is why a URL can't be read, without the URL, which may have a password.
-func parseFault(err error) string {
+// notURL says why a URL can't be read, without the URL, which may have a password.
+func notURL(err error) error {
 	if fault := new(url.Error); errors.As(err, &fault) {
-		return fault.Err.Error()
+		err = fault.Err
 	}
-	return err.Error()
+	return usage("that is no URL of a server: %s", strings.TrimPrefix(err.Error(), "valkey: "))
 }
 
 // option is what valkey-go needs to know of a place.
 func (p place) option(a *app) (o valkey.ClientOption, err error) {
 	if o, err = valkey.ParseURL(p.URL); err != nil {
-		return o, usage("that is no URL of a server: %s", strings.TrimPrefix(parseFault(err), "valkey: "))
+		return o, notURL(err)
 	}
 	o.Dialer.Timeout = a.timeout
 	o.ClientName = cmp.Or(o.ClientName, "emq-command")
@@ -181,6 +181,9 @@ func (a *app) askPassword(user string) (string, error) {
 func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 	if a.link != nil {
 		return a.link, nil
+	}
+	if a.timeout <= 0 {
+		return nil, usage("--timeout is more than 0")
 	}
 	p, err := a.resolve()
 	if err != nil {

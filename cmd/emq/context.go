@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/valkey-io/valkey-go"
 )
 
 func newContext(a *app) *cobra.Command {
@@ -75,9 +76,8 @@ alone. Passwords are not: they come from $EMQ_PASSWORD, from a file, or are aske
 						return "", err
 					}
 				}
-				a.quiet = true
-				if _, err := p.option(a); err != nil {
-					return "", err
+				if _, err := valkey.ParseURL(p.URL); err != nil {
+					return "", notURL(err)
 				}
 				c.Contexts[args[0]] = p
 				if len(c.Contexts) == 1 {
