@@ -105,7 +105,7 @@ func notURL(err error) error {
 }
 
 // option is what valkey-go needs to know of a place.
-func (p place) option(a *app) (o valkey.ClientOption, err error) {
+func (p place) option(ctx context.Context, a *app) (o valkey.ClientOption, err error) {
 	if o, err = valkey.ParseURL(p.URL); err != nil {
 		return o, notURL(err)
 	}
@@ -124,7 +124,7 @@ func (p place) option(a *app) (o valkey.ClientOption, err error) {
 		o.Password = string(bytes.TrimRight(text, "\r\n"))
 	case o.Password == "":
 		if o.Password = os.Getenv("EMQ_PASSWORD"); o.Password == "" && o.Username != "" {
-			o.Password, err = a.askPassword(o.Username)
+			o.Password, err = a.askPassword(ctx, o.Username)
 		}
 	}
 	return o, err
@@ -162,7 +162,7 @@ func (p place) secure(o *valkey.ClientOption) error {
 }
 
 // askPassword asks on the terminal, if there is one; without, there is no password.
-func (a *app) askPassword(user string) (string, error) {
+func (a *app) askPassword(ctx context.Context, user string) (string, error) {
 	if a.quiet {
 		return "", nil
 	}
@@ -171,10 +171,30 @@ func (a *app) askPassword(user string) (string, error) {
 		return "", nil
 	}
 	defer tty.Close()
+	fd := int(tty.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return "", err
+	}
 	fmt.Fprintf(tty, "Password of %s: ", printable(user))
-	text, err := term.ReadPassword(int(tty.Fd()))
-	fmt.Fprintln(tty)
-	return string(text), err
+	type typed struct {
+		text []byte
+		err  error
+	}
+	answer := make(chan typed, 1)
+	go func() {
+		text, err := term.ReadPassword(fd)
+		answer <- typed{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		err = errors.Join(context.Cause(ctx), term.Restore(fd, before)) // the reading goes on, and had the echo switched off
+		fmt.Fprintln(tty)
+		return "", err
+	case said := <-answer:
+		fmt.Fprintln(tty)
+		return string(said.text), said.err
+	}
 }
 
 // conn is the connection to the server, which has answered once. It is made at the first call and ends with the run.
@@ -189,7 +209,7 @@ func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := p.option(a)
+	o, err := p.option(ctx, a)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +228,9 @@ func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 			return nil, err
 		case refusal.Class() == "NOAUTH" && o.Password == "":
 			c.Close()
-			if o.Password, err = a.askPassword("the server"); err != nil || o.Password == "" {
+			if o.Password, err = a.askPassword(ctx, "the server"); ctx.Err() != nil {
+				return nil, err
+			} else if err != nil || o.Password == "" {
 				return nil, failure(exitUnreachable, "%s wants a password: $EMQ_PASSWORD, --password-file, or a terminal to be asked on", p)
 			}
 			continue

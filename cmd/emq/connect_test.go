@@ -52,6 +52,13 @@ func TestPasswords(t *testing.T) {
 	require.Contains(t, text, "mails")
 	require.NotContains(t, text, "secret")
 
+	// Ctrl-C leaves the terminal as it was.
+	s = d.terminal(nil, "ls")
+	s.sees("Password of operator: ")
+	s.types("\x03")
+	code, text = s.ends()
+	require.Equal(t, 130, code, text)
+
 	// A server that wants one of everybody says so.
 	d.c.Must("CONFIG SET requirepass sesame")
 	all := d.with("EMQ_URL=unix://" + d.p.Socket)
@@ -69,7 +76,7 @@ func TestContexts(t *testing.T) {
 	server := "unix://" + d.p.Socket
 	d = d.with("EMQ_URL=")
 	require.Equal(t, told{0, "", "There are no contexts: \"emq context add NAME URL\" makes one.\n"}, d.emq("context", "ls"))
-	require.Equal(t, told{0, "", "here is kept, and in use.\n"}, d.emq("context", "add", "here", server))
+	require.Equal(t, told{0, "here is kept, and in use.\n", ""}, d.emq("context", "add", "here", server))
 	require.Equal(t, 0, d.emq("context", "add", "there", "valkey://127.0.0.1:1", "--password-file", "pw").code, "the file may come later")
 	info, err := os.Stat(filepath.Join(d.home, "emq", "config"))
 	require.NoError(t, err)
@@ -90,7 +97,7 @@ func TestContexts(t *testing.T) {
 	require.Equal(t, []any{"here", false, "there", true}, []any{list[0]["context"], list[0]["current"], list[1]["context"], list[1]["current"]})
 	d.letters(8)
 	require.Contains(t, d.ok("dead", "groups", "mails", "--context", "here"), "emq --context here dead requeue mails --group ")
-	require.Equal(t, 0, d.emq("context", "rm", "there").code)
+	require.Equal(t, map[string]any{"context": "there", "url": nil, "current": false}, d.records("context", "rm", "there")[0])
 	require.NoError(t, os.WriteFile(filepath.Join(d.home, "emq", "config"), []byte("nonsense"), 0o600))
 	require.Equal(t, 1, d.emq("ls").code)
 }
