@@ -144,7 +144,7 @@ func idsIn(list []map[string]any) (ids []string) {
 func TestShow(t *testing.T) {
 	d := sit(t)
 	id := made(2*time.Hour, 0)
-	d.must(mails.Menqueue(id, `{"to":"ann","text":"a\u001bb‮c"}`, "JOBtext", "two\r\n\tlines", "JOBbytes", "\x00\x01\xff", "JOBlong", strings.Repeat("é", 20000),
+	d.must(mails.Menqueue(id, "{\"to\":\"ann\",\"text\":\"a\\u001bb\u202ec\"}", "JOBtext", "two\r\n\tlines", "JOBbytes", "\x00\x01\xff", "JOBlong", strings.Repeat("é", 20000),
 		"JOBhuge", `["`+strings.Repeat("x", 40000)+`"]`))
 	d.must(mails.Mclaim(1<<40, 1), mails.Fail(id, "1", 0, 1, "no such\n\x1b[31mmailbox"))
 	require.Regexp(t, `\Aid           `+id+`
