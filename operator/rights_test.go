@@ -50,10 +50,10 @@ func look(t *testing.T, s *Server, allowed bool) {
 		_, err = s.Groups(t.Context(), "q", state, Filter{}, nil)
 		require.NoError(t, err)
 	}
-	found, err := s.Find(t.Context(), string(emq.LeastID(time.UnixMilli(1_750_000_000_000))))
+	found, err := s.Find(t.Context(), string(emq.LeastID(time.UnixMilli(1_750_000_000_007))))
 	require.NoError(t, err)
 	require.Equal(t, []string{"q"}, found)
-	_, err = s.Job(t.Context(), "q", string(emq.LeastID(time.UnixMilli(1_750_000_000_000))), -1)
+	_, err = s.Job(t.Context(), "q", string(emq.LeastID(time.UnixMilli(1_750_000_000_007))), -1)
 	require.NoError(t, err)
 	for name, c := range examined(t, s) {
 		require.Equal(t, c.Status == Unknown, name == "gates" && !allowed, "%s: %s", name, c.Text)
