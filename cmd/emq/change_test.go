@@ -21,7 +21,7 @@ func (d *desk) letters(n int) (ids []string) {
 	}
 	d.bury(mails, ids, func(i int) string {
 		if i%8 < 3 {
-			return fmt.Sprintf("550 no such mailbox: user %d", 100_000+i)
+			return fmt.Sprintf("550 no such mailbox: user %d", 100_000+i%50)
 		}
 		return fmt.Sprintf("smtp: timeout after %d s\nagain later", 30+i%9)
 	})
