@@ -74,7 +74,7 @@ func TestLsWatch(t *testing.T) {
 	code, text := screen.ends()
 	require.Equal(t, 0, code)
 	require.Regexp(t, `\x1b\[2A\rQUEUE`, text, "in place")
-	require.NotContains(t, text, "\x1b[31m", "NO_COLOR is set")
+	require.NotContains(t, text, "\x1b[2m", "NO_COLOR is set")
 }
 
 func TestTop(t *testing.T) {
@@ -90,6 +90,7 @@ func TestTop(t *testing.T) {
 	require.Equal(t, 0, code)
 	require.True(t, strings.HasSuffix(text, "\x1b[?25h\x1b[?1049l"), "the screen is as it was: %q", text[max(0, len(text)-40):])
 	require.NotContains(t, text, "bad\x1b")
+	require.True(t, s.asFound())
 	require.Contains(t, text, "\x1b[2mQUEUE", "colour on a terminal")
 }
 
