@@ -173,7 +173,7 @@ void emq_execute(emq_frame *f) {
     emq_close_keys(f);
     if (!f->out.effects.n) return;
     emq_announce(f);
-    int awaited = emq_waiting_clients() ? emq_awaited(f) : 0;
+    int awaited = EMQ_RARELY(emq_waiting_clients()) ? emq_awaited(f) : 0;
     if (awaited & EMQ_ADDS_JOB) emq_wake(vm_GetSelectedDb(f->ctx), f->base, f->base_len);
     if (awaited & EMQ_OPENS_GATE) emq_wake_gated(vm_GetSelectedDb(f->ctx), f->base, f->base_len);
 }

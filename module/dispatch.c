@@ -7,7 +7,7 @@ static void count_call(const emq_frame *f) {
     emq_count *count = &emq_counts[f->verb->number];
     count->calls++;
     count->results[result]++;
-    if (f->verb->jobs == EMQ_SOURCE_NAMED_JOB) return;
+    if (f->verb->jobs == EMQ_SOURCE_NAMED_JOB || (result == EMQ_RESULT_CLAIMED && f->call.step == 1)) return; /* no more came of it */
     for (int i = 0; i < EMQ_NUM_DISPOSITIONS; i++) count->dispositions[i] += f->dispositions[i];
     count->dispositions[f->out.gates.applied ? EMQ_DISPOSITION_REPAIRED : EMQ_DISPOSITION_REPORTED] += (uint64_t)emq_findings_of_gates(f);
     if (result) return; /* else it came to something for each job */

@@ -46,6 +46,7 @@ typedef struct {
     uint8_t due;
     uint8_t values[EMQ_MAX_READ];         /* fields of the row, the rest EMQ_NO_FIELD */
     vm_string *value_names[EMQ_MAX_READ]; /* their names, the rest NULL */
+    uint8_t payload_value;                /* which of them is the payload, where jobs are handed out */
     uint8_t late[EMQ_MAX_READ];           /* fields that are read when a decision asks for them, the rest EMQ_NO_FIELD */
     uint8_t late_probes;
     uint8_t num_probes;

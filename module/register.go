@@ -157,6 +157,9 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	readFields(&verb.values, c.Plan.Values)
 	for i, f := range c.Plan.Values {
 		verb.value_names[i] = C.emq_field[f]
+		if f == commands.FieldPayload {
+			verb.payload_value = C.uint8_t(i)
+		}
 	}
 	readFields(&verb.late, c.Plan.Late)
 
