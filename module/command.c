@@ -12,7 +12,8 @@ emq_verb emq_verbs[EMQ_NUM_VERBS];
 /* Notes for the pump what becomes of an entry. One that is left is passed by the next walk. */
 EMQ_COLD static void note_entry(emq_walk *w, int disposition, double deadline, double now) {
     w->dispositions[disposition]++;
-    if (disposition >= EMQ_DISPOSITION_RETURNED && now - deadline > (double)w->lag_ms) w->lag_ms = (int64_t)(now - deadline);
+    if (disposition >= EMQ_DISPOSITION_RETURNED && now - deadline > (double)w->lag_ms)
+        w->lag_ms = (int64_t)(now - deadline);
     if (disposition != EMQ_DISPOSITION_LEFT) return;
     if (w->at.score != deadline) w->at = (emq_position){deadline, 0};
     w->at.ties++;
@@ -111,7 +112,8 @@ static int decide(emq_frame *f, int verb) {
 
 void emq_free_frame(emq_frame *f) {
     emq_close_keys(f);
-    for (emq_item *item = f->items, *end = item + f->call.first + f->call.jobs.n; item < end; item++) emq_free_item(item);
+    for (emq_item *item = f->items, *end = item + f->call.first + f->call.jobs.n; item < end; item++)
+        emq_free_item(item);
     if (f->items != &f->first_item) {
         vm_Free(f->items);
         vm_Free(f->out.marks.at);
@@ -120,7 +122,8 @@ void emq_free_frame(emq_frame *f) {
     if (f->call.args.at != f->first_args) vm_Free(f->call.args.at);
     if (f->twins) vm_Free(f->twins);
     for (uint32_t keys = f->owned; keys; keys &= keys - 1) vm_FreeString(NULL, f->name[__builtin_ctz(keys)]);
-    for (uint32_t probes = f->call.probed; probes; probes &= probes - 1) vm_FreeString(NULL, f->probe[__builtin_ctz(probes)]);
+    for (uint32_t probes = f->call.probed; probes; probes &= probes - 1)
+        vm_FreeString(NULL, f->probe[__builtin_ctz(probes)]);
     if (f->oldest) vm_FreeString(NULL, f->oldest);
 }
 

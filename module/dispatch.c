@@ -9,7 +9,8 @@ static void count_call(const emq_frame *f, int verb) {
     count->results[result]++;
     if (f->verb->jobs == EMQ_SOURCE_NAMED_JOB) return;
     for (int i = 0; i < EMQ_NUM_DISPOSITIONS; i++) count->dispositions[i] += f->dispositions[i];
-    count->dispositions[f->out.gates.applied ? EMQ_DISPOSITION_REPAIRED : EMQ_DISPOSITION_REPORTED] += (uint64_t)emq_findings_of_gates(f);
+    count->dispositions[f->out.gates.applied ? EMQ_DISPOSITION_REPAIRED : EMQ_DISPOSITION_REPORTED] +=
+        (uint64_t)emq_findings_of_gates(f);
     if (result) return; /* else it came to something for each job */
     for (int32_t i = 0; i < f->call.first; i++) count->results[f->out.marks.at[i].result]++;
 }
@@ -31,7 +32,8 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
         return VM_OK;
     }
     /* The server checks the arity, but not that a list has whole groups; and a module call without validation not even that. */
-    if (argc < v->least || (v->list_at ? (argc - v->list_at) % v->list_len != 0 : argc > v->num_args)) return vm_WrongArity(ctx);
+    if (argc < v->least || (v->list_at ? (argc - v->list_at) % v->list_len != 0 : argc > v->num_args))
+        return vm_WrongArity(ctx);
     if (emq_is_child) return reply_text(ctx, verb, EMQ_HOST_FORKED);
     emq_frame f;
     emq_scanned scan = {0};
