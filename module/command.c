@@ -12,7 +12,8 @@ emq_verb emq_verbs[EMQ_NUM_VERBS];
 /* Notes for the pump what becomes of an entry. One that is left is passed by the next walk. */
 EMQ_COLD static void note_entry(emq_walk *w, int disposition, double deadline, double now) {
     w->dispositions[disposition]++;
-    if (disposition >= EMQ_DISPOSITION_RETURNED && now - deadline > (double)w->lag_ms) w->lag_ms = (int64_t)(now - deadline);
+    if (disposition >= EMQ_DISPOSITION_RETURNED && now - deadline > (double)w->lag_ms)
+        w->lag_ms = (int64_t)(now - deadline);
     if (disposition != EMQ_DISPOSITION_LEFT) return;
     if (w->at.score != deadline) w->at = (emq_position){deadline, 0};
     w->at.ties++;
@@ -122,16 +123,19 @@ EMQ_COLD static void free_spilled(emq_frame *f) {
 
 void emq_free_frame(emq_frame *f) {
     emq_close_keys(f);
-    for (emq_item *item = f->items, *end = item + f->call.first + f->call.jobs.n; item < end; item++) emq_free_item(item);
+    for (emq_item *item = f->items, *end = item + f->call.first + f->call.jobs.n; item < end; item++)
+        emq_free_item(item);
     if (EMQ_RARELY(f->spilled)) free_spilled(f);
     for (uint32_t keys = f->owned; keys; keys &= keys - 1) vm_FreeString(NULL, f->name[__builtin_ctz(keys)]);
-    for (uint32_t probes = f->call.probed; probes; probes &= probes - 1) vm_FreeString(NULL, f->probe[__builtin_ctz(probes)]);
+    for (uint32_t probes = f->call.probed; probes; probes &= probes - 1)
+        vm_FreeString(NULL, f->probe[__builtin_ctz(probes)]);
 }
 
 /* Kept from being inlined: a compiler that sees the size makes a loop of it that is slower than the call. */
 __attribute__((noipa)) static void clear(void *p, size_t n) { memset(p, 0, n); }
 
-int emq_prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, const emq_verb *v, emq_walk *walk, emq_scanned *scan) {
+int emq_prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, const emq_verb *v, emq_walk *walk,
+                emq_scanned *scan) {
     clear(f, offsetof(emq_frame, out) + offsetof(emq_outcome, numbers));
     f->walk = walk;
     f->scan = scan;

@@ -7,9 +7,11 @@ static void count_call(const emq_frame *f) {
     emq_count *count = &emq_counts[f->verb->number];
     count->calls++;
     count->results[result]++;
-    if (f->verb->jobs == EMQ_SOURCE_NAMED_JOB || (result == EMQ_RESULT_CLAIMED && f->call.step == 1)) return; /* no more came of it */
+    if (f->verb->jobs == EMQ_SOURCE_NAMED_JOB || (result == EMQ_RESULT_CLAIMED && f->call.step == 1))
+        return; /* no more came of it */
     for (int i = 0; i < EMQ_NUM_DISPOSITIONS; i++) count->dispositions[i] += f->dispositions[i];
-    count->dispositions[f->out.gates.applied ? EMQ_DISPOSITION_REPAIRED : EMQ_DISPOSITION_REPORTED] += (uint64_t)emq_findings_of_gates(f);
+    count->dispositions[f->out.gates.applied ? EMQ_DISPOSITION_REPAIRED : EMQ_DISPOSITION_REPORTED] +=
+        (uint64_t)emq_findings_of_gates(f);
     if (result) return; /* else it came to something for each job */
     for (int32_t i = 0; i < f->call.first; i++) count->results[f->out.marks.at[i].result]++;
 }
@@ -30,7 +32,8 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, const emq_verb *v) {
         return VM_OK;
     }
     /* The server checks the arity, but not that a list has whole groups; and a module call without validation not even that. */
-    if (argc < v->least || (v->list_at ? (argc - v->list_at) % v->list_len != 0 : argc > v->num_args)) return vm_WrongArity(ctx);
+    if (argc < v->least || (v->list_at ? (argc - v->list_at) % v->list_len != 0 : argc > v->num_args))
+        return vm_WrongArity(ctx);
     if (EMQ_RARELY(emq_is_child)) return reply_text(ctx, v->number, EMQ_HOST_FORKED);
     emq_frame f;
     emq_scanned scan = {0};
@@ -73,7 +76,9 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, const emq_verb *v) {
 
 /* One trampoline a verb: the server hands a command nothing but its arguments. */
 #define TRAMPOLINE(verb)                                                                                               \
-    static int trampoline_##verb(vm_ctx *ctx, vm_string **argv, int argc) { return run(ctx, argv, argc, &emq_verbs[verb]); }
+    static int trampoline_##verb(vm_ctx *ctx, vm_string **argv, int argc) {                                            \
+        return run(ctx, argv, argc, &emq_verbs[verb]);                                                                 \
+    }
 EMQ_EACH_VERB(TRAMPOLINE)
 #define ENTRY(verb) trampoline_##verb,
 const vm_command_fn emq_trampolines[EMQ_NUM_VERBS] = {EMQ_EACH_VERB(ENTRY)};

@@ -66,7 +66,8 @@ static void hset(emq_frame *f, emq_effect *e) {
     }
     /* Words past the last are NULL, and the first NULL field ends the list. */
     vm_key *key = emq_open_or_make(f, item, e->key);
-    vm_HashSet(key, VM_HASH_NONE, word[1], word[2], word[3], word[4], word[5], word[6], word[7], word[8], word[9], word[10], NULL);
+    vm_HashSet(key, VM_HASH_NONE, word[1], word[2], word[3], word[4], word[5], word[6], word[7], word[8], word[9],
+               word[10], NULL);
     if (vm_KeyType(key) == VM_TYPE_HASH) {
         propagate(f, "HSET", word, 1 + 2 * e->n);
         e->changed = e->key;
@@ -94,7 +95,8 @@ static void zadd(emq_frame *f, emq_effect *e) {
     int flags = 0;
     emq_item *item = item_of(f, e);
     vm_key *key = emq_open_or_make(f, item, e->key);
-    if (vm_ZsetAdd(key, (double)e->score, item->id, &flags) != VM_OK || !(flags & (VM_ZADD_ADDED | VM_ZADD_UPDATED))) return;
+    if (vm_ZsetAdd(key, (double)e->score, item->id, &flags) != VM_OK || !(flags & (VM_ZADD_ADDED | VM_ZADD_UPDATED)))
+        return;
     vm_string *made = e->score ? decimal(e->score) : NULL;
     vm_string *word[MAX_WORDS] = {emq_name(f, item, e->key), made ? made : emq_const[EMQ_CONST_ZERO], item->id};
     propagate(f, "ZADD", word, 3);
@@ -264,7 +266,9 @@ static touched touched_sets(emq_frame *f) {
 }
 
 /* The effects that are not merged: those on the fields of a row, and what comes after all. */
-static int is_of_row(const emq_effect *e) { return (e->op == EMQ_OP_HSET || e->op == EMQ_OP_HDEL) && e->key == EMQ_KEY_ROW; }
+static int is_of_row(const emq_effect *e) {
+    return (e->op == EMQ_OP_HSET || e->op == EMQ_OP_HDEL) && e->key == EMQ_KEY_ROW;
+}
 static int is_last(const emq_effect *e) { return e->op == EMQ_OP_HINCRBY || e->key == EMQ_KEY_META; }
 
 static void apply_merged(emq_frame *f) {

@@ -25,29 +25,29 @@
 typedef struct {
     const char *name;
     int number;
-    int num_args;     /* of those outside a list, the verb's name included */
-    int least;        /* number of arguments, at least; at most num_args where there is no list */
-    int list_at;      /* which argument a list begins with, or 0 */
-    int list_len;     /* the number of arguments of one job of the list */
-    int base_at;      /* which argument is the base, or 0 */
-    int payload_at;   /* which argument is the payload, or 0 */
-    int numkeys;      /* 0: it has no such argument */
-    int id_at;        /* which argument is the id, or 0 */
-    int count_at;     /* which argument is the count of a scan, or 0 */
-    int cut_at;       /* which argument the base is cut off: the base itself, or the first declared set */
-    const char *cut;  /* what follows the base there */
+    int num_args;    /* of those outside a list, the verb's name included */
+    int least;       /* number of arguments, at least; at most num_args where there is no list */
+    int list_at;     /* which argument a list begins with, or 0 */
+    int list_len;    /* the number of arguments of one job of the list */
+    int base_at;     /* which argument is the base, or 0 */
+    int payload_at;  /* which argument is the payload, or 0 */
+    int numkeys;     /* 0: it has no such argument */
+    int id_at;       /* which argument is the id, or 0 */
+    int count_at;    /* which argument is the count of a scan, or 0 */
+    int cut_at;      /* which argument the base is cut off: the base itself, or the first declared set */
+    const char *cut; /* what follows the base there */
     size_t cut_len;
-    uint8_t view[EMQ_MAX_ARGS];    /* the arguments that a decision may look at, of a list those of one job; ends in 0 */
-    uint8_t arg_of[EMQ_NUM_KEYS];  /* which argument names a key, or 0 */
+    uint8_t view[EMQ_MAX_ARGS];   /* the arguments that a decision may look at, of a list those of one job; ends in 0 */
+    uint8_t arg_of[EMQ_NUM_KEYS]; /* which argument names a key, or 0 */
     /* The plan. */
-    uint32_t keys;                        /* as bits */
-    uint8_t jobs;                         /* where the jobs come from */
-    uint8_t walk;                         /* the set that is walked, or EMQ_NO_KEY */
+    uint32_t keys; /* as bits */
+    uint8_t jobs;  /* where the jobs come from */
+    uint8_t walk;  /* the set that is walked, or EMQ_NO_KEY */
     uint8_t due;
     uint8_t values[EMQ_MAX_READ];         /* fields of the row, the rest EMQ_NO_FIELD */
     vm_string *value_names[EMQ_MAX_READ]; /* their names, the rest NULL */
     uint8_t payload_value;                /* which of them is the payload, where jobs are handed out */
-    uint8_t late[EMQ_MAX_READ];           /* fields that are read when a decision asks for them, the rest EMQ_NO_FIELD */
+    uint8_t late[EMQ_MAX_READ]; /* fields that are read when a decision asks for them, the rest EMQ_NO_FIELD */
     uint8_t late_probes;
     uint8_t num_probes;
     uint8_t member;
@@ -59,7 +59,7 @@ typedef struct {
     /* What most commands do not look at. */
     emq_probe probes[EMQ_MAX_PROBES];
     vm_string *fields[EMQ_MAX_NUMBERS]; /* the names in a reply of numbers */
-    uint64_t access[EMQ_MAX_ARGS]; /* of an argument that is declared as a key; 0: it is not */
+    uint64_t access[EMQ_MAX_ARGS];      /* of an argument that is declared as a key; 0: it is not */
 } emq_verb;
 
 /* ---- One command in flight ---- */
@@ -109,29 +109,30 @@ typedef struct {
     size_t base_len;
     vm_string *name[EMQ_NUM_KEYS];
     vm_key *key[EMQ_NUM_KEYS];
-    uint32_t open;      /* keys that are open, as bits; rows are not among them */
-    uint32_t owned;     /* keys whose name we made */
-    int mode;           /* in which the next key is opened */
-    uint8_t first_key;  /* the key that was opened when no other was, or EMQ_NO_KEY; if it is a row, */
-    int32_t first_row;  /* that item's; else -1 */
-    int32_t open_row;   /* the first item whose row is open, or -1 */
-    uint32_t hash;      /* of the base, or 0 before it is needed */
-    vm_string *oldest;  /* of the figures */
+    uint32_t open;     /* keys that are open, as bits; rows are not among them */
+    uint32_t owned;    /* keys whose name we made */
+    int mode;          /* in which the next key is opened */
+    uint8_t first_key; /* the key that was opened when no other was, or EMQ_NO_KEY; if it is a row, */
+    int32_t first_row; /* that item's; else -1 */
+    int32_t open_row;  /* the first item whose row is open, or -1 */
+    uint32_t hash;     /* of the base, or 0 before it is needed */
+    vm_string *oldest; /* of the figures */
     vm_key *identity;
-    emq_walk *walk;     /* of the pump or of a client that waits; NULL in a command */
-    emq_scanned *scan;  /* NULL where there is none */
-    int32_t listed;     /* the number of jobs that the caller lists */
-    int32_t *twins;     /* of each, the place of the first with the same id, from 1; 0 if it is that itself; NULL: all are */
+    emq_walk *walk;    /* of the pump or of a client that waits; NULL in a command */
+    emq_scanned *scan; /* NULL where there is none */
+    int32_t listed;    /* the number of jobs that the caller lists */
+    int32_t
+        *twins; /* of each, the place of the first with the same id, from 1; 0 if it is that itself; NULL: all are */
     /* What merged effects did to the sets, as bits: ids were removed, in a first and a second pass, or added; the set went
      * away with them. */
     uint32_t removed[2], added, emptied;
-    emq_item *items;    /* of the jobs: those before call.first are decided, then come those of the window */
-    int32_t room;       /* for items and marks */
-    int spilled;        /* there is something that had no room in the frame */
+    emq_item *items; /* of the jobs: those before call.first are decided, then come those of the window */
+    int32_t room;    /* for items and marks */
+    int spilled;     /* there is something that had no room in the frame */
     uint32_t dispositions[EMQ_NUM_DISPOSITIONS];
     emq_call call;
     emq_bytes first_args[EMQ_MAX_ARGS];
-    emq_outcome out;     /* cleared up to its numbers */
+    emq_outcome out; /* cleared up to its numbers */
     /* From here on nothing is cleared. */
     emq_item first_item; /* most commands need no more than one of each */
     emq_mark first_mark;
@@ -210,9 +211,9 @@ int emq_serving_subscribe(vm_ctx *ctx);
 
 extern long long emq_pump_interval_ms; /* 0: off */
 extern long long emq_pump_budget_us;
-extern long long emq_max_stalled; /* 0: never */
+extern long long emq_max_stalled;       /* 0: never */
 extern long long emq_max_payload_bytes; /* 0: any */
-extern int emq_config_changed;    /* set when any of them may have changed; the reader clears it */
+extern int emq_config_changed;          /* set when any of them may have changed; the reader clears it */
 
 /* Puts the settings before the server and takes those that it has for them. 0 if one is out of its bounds, which the
  * server has logged. A later load of the same start keeps what the first took, for the server hands that out once. */
@@ -269,7 +270,7 @@ struct emq_waiter {
     vm_string *name; /* of the key that it is blocked on */
     uint64_t client;
     vm_string *user; /* its user's name, or NULL: it has none, and is unrestricted */
-    int gone; /* it stands in no line any more */
+    int gone;        /* it stands in no line any more */
     size_t num_places;
     emq_place places[]; /* in the order of the call: its priorities */
 };
@@ -279,9 +280,9 @@ struct emq_line {
     size_t length;
     emq_line *before, *after; /* among all lines */
     int db;
-    int again;      /* to be woken at the next turn of the event loop */
-    int gated;      /* its first client was held back by a gate */
-    int64_t opens;  /* when that gate opens by itself, in Unix ms, or 0 */
+    int again;     /* to be woken at the next turn of the event loop */
+    int gated;     /* its first client was held back by a gate */
+    int64_t opens; /* when that gate opens by itself, in Unix ms, or 0 */
     size_t base_len;
     char base[];
 };
@@ -443,7 +444,8 @@ void emq_reply_claimed(emq_frame *f, vm_ctx *to, vm_string *base);
 extern emq_verb emq_verbs[EMQ_NUM_VERBS];
 
 /* Reads and decides. 0 if there is no decision. The frame is to be freed whatever it answers. */
-int emq_prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, const emq_verb *v, emq_walk *walk, emq_scanned *scan);
+int emq_prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, const emq_verb *v, emq_walk *walk,
+                emq_scanned *scan);
 
 /* Applies what was decided and announces it; a refusal has decided nothing. */
 void emq_execute(emq_frame *f);

@@ -10,8 +10,9 @@ static uint8_t type_of(vm_key *key) { return (uint8_t)(vm_KeyType(key) + 1); }
 /* ---- The queue as a whole ---- */
 
 static void read_identity(emq_frame *f) {
-    f->identity = vm_OpenKey(f->ctx, emq_identity_key, VM_READ | VM_OPEN_NOSTATS | VM_OPEN_NONOTIFY | VM_OPEN_NOEXPIRE |
-                                                           (f->verb->readonly ? VM_OPEN_NOTOUCH : 0));
+    f->identity = vm_OpenKey(f->ctx, emq_identity_key,
+                             VM_READ | VM_OPEN_NOSTATS | VM_OPEN_NONOTIFY | VM_OPEN_NOEXPIRE |
+                                 (f->verb->readonly ? VM_OPEN_NOTOUCH : 0));
     f->call.identity_type = type_of(f->identity);
     if (f->call.identity_type == EMQ_TYPE_STRING) {
         size_t n;
@@ -118,7 +119,8 @@ static void read_row(emq_frame *f, emq_job *job, emq_item *item, vm_key *row) {
 static void read_member(emq_frame *f, emq_job *job, const emq_item *item) {
     int set = f->verb->member;
     double score;
-    if (set != EMQ_NO_KEY && f->call.types[set] == EMQ_TYPE_SORTED_SET && vm_ZsetScore(f->key[set], item->id, &score) == VM_OK)
+    if (set != EMQ_NO_KEY && f->call.types[set] == EMQ_TYPE_SORTED_SET &&
+        vm_ZsetScore(f->key[set], item->id, &score) == VM_OK)
         job->member = (uint8_t)(1u << set);
 }
 
@@ -269,7 +271,10 @@ void emq_read_more(emq_frame *f, int32_t want) {
     f->call.jobs.n = 0;
     if (f->call.first + want > f->room || f->out.effects.room - f->out.effects.n < want * EMQ_MAX_EFFECTS)
         make_room(f, f->call.first + want);
-    int (*read)(emq_frame *) = f->verb->jobs == EMQ_SOURCE_LISTED_QUEUES ? read_queue : f->listed ? read_listed : f->scan ? read_scanned : read_entry;
+    int (*read)(emq_frame *) = f->verb->jobs == EMQ_SOURCE_LISTED_QUEUES ? read_queue
+                               : f->listed                               ? read_listed
+                               : f->scan                                 ? read_scanned
+                                                                         : read_entry;
     for (; f->call.jobs.n < want; f->call.jobs.n++) {
         if (read(f)) continue;
         f->call.ended = 1;
@@ -326,7 +331,8 @@ void emq_read_plan(emq_frame *f) {
     }
     read_identity(f);
     if (probed) read_probes(f);
-    if (v->gated && f->call.types[EMQ_KEY_META] == EMQ_TYPE_HASH && f->call.types[EMQ_KEY_ACTIVE] == EMQ_TYPE_SORTED_SET)
+    if (v->gated && f->call.types[EMQ_KEY_META] == EMQ_TYPE_HASH &&
+        f->call.types[EMQ_KEY_ACTIVE] == EMQ_TYPE_SORTED_SET)
         f->call.num_active = (int64_t)vm_ValueLength(f->key[EMQ_KEY_ACTIVE]);
     if (named)
         read_named(f);

@@ -108,6 +108,12 @@ done
 for script in "${scripts[@]}"; do
 	check "bash -n $script" bash -n "$script"
 done
+if command -v clang-format >/dev/null; then
+	mapfile -t c_files < <(find module -name '*.[ch]' ! -name mirror.h)
+	check 'clang-format' clang-format --dry-run --Werror "${c_files[@]}"
+else
+	echo 'skip  clang-format: not installed'
+fi
 if command -v shellcheck >/dev/null; then
 	check 'shellcheck' shellcheck --severity=warning "${scripts[@]}"
 else
