@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/valkey-io/valkey-go"
 	"go.uber.org/goleak"
 
 	"emq/clients/go"
@@ -42,6 +43,14 @@ func open(t testing.TB, url string, opts ...emq.ClientOption) *emq.Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
+}
+
+// options are those of valkey-go for a server.
+func options(t testing.TB, s *store.Place) valkey.ClientOption {
+	t.Helper()
+	o, err := valkey.ParseURL("valkey://" + s.Addr())
+	require.NoError(t, err)
+	return o
 }
 
 // quiet keeps what goes wrong on purpose out of the output.
