@@ -29,7 +29,7 @@ with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/b
 help:
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: build/emq.so build/emq-debug.so ## build/emq.so (with emq.so.debug, unstripped) and emq-debug.so, for the tests
+build: build/emq.so build/emq-debug.so build/emq ## build/emq.so (with emq.so.debug, unstripped), emq-debug.so for the tests, and the command build/emq
 
 # The commit that the library is built from, as its load line says it, or $EMQ_BUILD where there is no history. Written
 # only when it changes.
@@ -50,6 +50,10 @@ build/emq.so.debug build/emq-debug.so: $(sources) build/emq.id
 build/emq.so: build/emq.so.debug
 	strip -s -o $@.tmp $<
 	@chmod 755 $@.tmp && mv $@.tmp $@
+
+# Go knows better than a list here what it is made of.
+build/emq: build/emq.id FORCE
+	CGO_ENABLED=0 go -C cmd/emq build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.build=$$(<build/emq.id)" -o $(CURDIR)/$@ .
 
 build/arm64/emq.so: $(sources) build/emq.id
 	@command -v aarch64-linux-gnu-gcc >/dev/null || { echo 'not installed: gcc-aarch64-linux-gnu' >&2; exit 1; }
@@ -174,5 +178,5 @@ lint: build ## formatting, vet, staticcheck, the rules of each package, C warnin
 	@tools/lint.sh
 
 clean: ## remove what was built and the data of `make run`; fetched servers and the stand-ins stay
-	rm -rf build/*.so build/*.so.debug build/*.h build/*.tmp build/*.deb build/emq.id build/stub build/proof.table build/run \
+	rm -rf build/emq build/*.so build/*.so.debug build/*.h build/*.tmp build/*.deb build/emq.id build/stub build/proof.table build/run \
 	       build/arm64 build/matrix build/clients

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	emq "emq/clients/go"
+	"emq/operator"
+)
+
+// app is one run of the command: its streams, and the flags that all commands have.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+
+	json    bool
+	timeout time.Duration
+	connection
+
+	yes, dryRun bool // of commands with app.bulk
+
+	link emq.Conn // made by app.conn
+}
+
+func (a *app) flags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.BoolVar(&a.json, "json", false, "print one JSON record a line")
+	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long to try to connect")
+	a.connection.flags(root)
+}
+
+// bulk gives a command that removes or moves jobs the flags that go with app.confirm.
+func (a *app) bulk(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do not ask; needed where there is no terminal")
+	cmd.Flags().BoolVar(&a.dryRun, "dry-run", false, "tell what would be done, and change nothing")
+	return cmd
+}
+
+// close ends the connection, if there is one.
+func (a *app) close() {
+	if a.link != nil {
+		a.link.Close()
+	}
+}
+
+// client is for what clients/go has: a queue's gates, enqueueing, workers.
+func (a *app) client(ctx context.Context) (*emq.Client, error) {
+	c, err := a.conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return emq.Use(c), nil
+}
+
+// server is for what package operator has: figures, jobs, groups, bulk work, checks.
+func (a *app) server(ctx context.Context) (*operator.Server, error) {
+	c, err := a.conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return operator.New(c), nil
+}
+
+// terminal tells whether a stream is one.
+func terminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/valkey-io/valkey-go"
+	"golang.org/x/term"
+
+	emq "emq/clients/go"
+)
+
+// place is how to reach a server: what the flags say, or a context in the file.
+type place struct {
+	URL          string `json:"url"`
+	PasswordFile string `json:"password_file,omitempty"`
+	TLSCA        string `json:"tls_ca,omitempty"`
+	TLSCert      string `json:"tls_cert,omitempty"`
+	TLSKey       string `json:"tls_key,omitempty"`
+}
+
+const defaultURL = "valkey://127.0.0.1:6379"
+
+// connection is the flags of every command that say where the server is.
+type connection struct {
+	place
+	context string
+}
+
+func (c *connection) flags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.StringVar(&c.URL, "url", "", "the server: valkey[s]://[user@]host:port/db, unix://path, or Sentinels; $EMQ_URL (default \""+defaultURL+"\")")
+	f.StringVar(&c.context, "context", "", "a server of \"emq context\"; $EMQ_CONTEXT")
+	c.place.flags(root)
+	_ = root.RegisterFlagCompletionFunc("context", completeContexts)
+}
+
+// flags are those that a context keeps beside its URL.
+func (p *place) flags(cmd *cobra.Command) {
+	f := cmd.PersistentFlags()
+	f.StringVar(&p.PasswordFile, "password-file", "", "a file with the password; or $EMQ_PASSWORD; else it is asked for")
+	f.StringVar(&p.TLSCA, "tls-ca", "", "a file with the certificates of authorities, beside valkeys://")
+	f.StringVar(&p.TLSCert, "tls-cert", "", "a file with the client's certificate")
+	f.StringVar(&p.TLSKey, "tls-key", "", "a file with its key")
+}
+
+// resolve is the place that flags, environment and contexts name, the more particular before the more general: --url,
+// --context, $EMQ_URL, $EMQ_CONTEXT, the context in use.
+func (c *connection) resolve() (place, error) {
+	p := c.place
+	switch name := cmp.Or(c.context, os.Getenv("EMQ_CONTEXT")); {
+	case p.URL != "" && c.context != "":
+		return p, usage("--url and --context both name a server: give one")
+	case p.URL != "":
+		return p, withoutPassword(p.URL)
+	case c.context == "" && os.Getenv("EMQ_URL") != "":
+		p.URL = os.Getenv("EMQ_URL")
+		return p, nil
+	default:
+		file, err := readContexts()
+		if err != nil {
+			return p, err
+		}
+		if name = cmp.Or(name, file.Current); name == "" {
+			p.URL = defaultURL
+			return p, nil
+		}
+		named, ok := file.Contexts[name]
+		if !ok {
+			return p, absent("there is no context %s; \"emq context ls\" lists them", printable(name))
+		}
+		return place{named.URL, cmp.Or(p.PasswordFile, named.PasswordFile), cmp.Or(p.TLSCA, named.TLSCA),
+			cmp.Or(p.TLSCert, named.TLSCert), cmp.Or(p.TLSKey, named.TLSKey)}, nil
+	}
+}
+
+// withoutPassword refuses a URL in an argument that has a password, which everybody on the machine could read there.
+func withoutPassword(text string) error {
+	u, err := url.Parse(text)
+	if err != nil {
+		return usage("that is no URL of a server: %s", parseFault(err))
+	}
+	if _, has := u.User.Password(); has {
+		return usage("a password in an argument can be read by everybody on this machine, and stays in the shell's history: " +
+			"give the URL without it, and the password in $EMQ_PASSWORD, by --password-file, or when asked")
+	}
+	return nil
+}
+
+// parseFault is why a URL can't be read, without the URL, which may have a password.
+func parseFault(err error) string {
+	if fault := new(url.Error); errors.As(err, &fault) {
+		return fault.Err.Error()
+	}
+	return err.Error()
+}
+
+// option is what valkey-go needs to know of a place.
+func (p place) option(a *app) (o valkey.ClientOption, err error) {
+	if o, err = valkey.ParseURL(p.URL); err != nil {
+		return o, usage("that is no URL of a server: %s", strings.TrimPrefix(parseFault(err), "valkey: "))
+	}
+	o.Dialer.Timeout = a.timeout
+	o.ClientName = cmp.Or(o.ClientName, "emq-command")
+	if err := p.secure(&o); err != nil {
+		return o, err
+	}
+	o.Sentinel.Password, o.Sentinel.ClientName = os.Getenv("EMQ_SENTINEL_PASSWORD"), o.ClientName
+	switch {
+	case p.PasswordFile != "":
+		text, err := os.ReadFile(p.PasswordFile)
+		if err != nil {
+			return o, usage("the password can't be read: %w", err)
+		}
+		o.Password = string(bytes.TrimRight(text, "\r\n"))
+	case o.Password == "":
+		if o.Password = os.Getenv("EMQ_PASSWORD"); o.Password == "" && o.Username != "" {
+			o.Password, err = askPassword(o.Username)
+		}
+	}
+	return o, err
+}
+
+// secure sets certificates, and has Sentinels spoken to by TLS as well. The name in a server's certificate is that of the
+// address which is dialed.
+func (p place) secure(o *valkey.ClientOption) error {
+	if o.TLSConfig == nil {
+		if p.TLSCA+p.TLSCert+p.TLSKey != "" {
+			return usage("--tls-ca, --tls-cert and --tls-key go with a URL of valkeys://")
+		}
+		return nil
+	}
+	o.TLSConfig.ServerName = ""
+	if p.TLSCA != "" {
+		text, err := os.ReadFile(p.TLSCA)
+		if err != nil {
+			return usage("--tls-ca: %w", err)
+		}
+		o.TLSConfig.RootCAs = x509.NewCertPool()
+		if !o.TLSConfig.RootCAs.AppendCertsFromPEM(text) {
+			return usage("--tls-ca: no certificate in %s", p.TLSCA)
+		}
+	}
+	if p.TLSCert+p.TLSKey != "" {
+		pair, err := tls.LoadX509KeyPair(p.TLSCert, p.TLSKey)
+		if err != nil {
+			return usage("--tls-cert, --tls-key: %w", err)
+		}
+		o.TLSConfig.Certificates = []tls.Certificate{pair}
+	}
+	o.Sentinel.TLSConfig = o.TLSConfig
+	return nil
+}
+
+// askPassword asks on the terminal, if there is one; without, there is no password.
+func askPassword(user string) (string, error) {
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return "", nil
+	}
+	defer tty.Close()
+	fmt.Fprintf(tty, "Password of %s: ", printable(user))
+	text, err := term.ReadPassword(int(tty.Fd()))
+	fmt.Fprintln(tty)
+	return string(text), err
+}
+
+// conn is the connection to the server, which has answered once. It is made at the first call and ends with the run.
+func (a *app) conn(ctx context.Context) (emq.Conn, error) {
+	if a.link != nil {
+		return a.link, nil
+	}
+	p, err := a.resolve()
+	if err != nil {
+		return nil, err
+	}
+	o, err := p.option(a)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		c := reached{emq.Dial(o)}
+		hello, cancel := context.WithTimeout(ctx, a.timeout)
+		_, err := c.Do(hello, "PING")
+		cancel()
+		refusal := new(emq.Error)
+		switch {
+		case err == nil || errors.As(err, &refusal) && refusal.Class() == "NOPERM":
+			a.link = c
+			return c, nil
+		case ctx.Err() != nil:
+			c.Close()
+			return nil, err
+		case refusal.Class() == "NOAUTH" && o.Password == "":
+			c.Close()
+			if o.Password, err = askPassword("the server"); err != nil || o.Password == "" {
+				return nil, failure(exitUnreachable, "%s wants a password: $EMQ_PASSWORD, --password-file, or a terminal to be asked on", p)
+			}
+			continue
+		}
+		c.Close()
+		return nil, failure(exitUnreachable, "%s can't be reached: %s", p, strings.TrimPrefix(err.Error(), "emq: "))
+	}
+}
+
+// String is the URL without its password.
+func (p place) String() string {
+	u, err := url.Parse(p.URL)
+	if err != nil {
+		return "the server"
+	}
+	if u.User != nil {
+		u.User = url.User(u.User.Username())
+	}
+	return printable(u.String())
+}
+
+// reached is a connection that tells the server's refusals from the loss of the server.
+type reached struct{ emq.Conn }
+
+func (r reached) Do(ctx context.Context, args ...string) (emq.Reply, error) {
+	reply, err := r.Conn.Do(ctx, args...)
+	if err == nil || errors.As(err, new(*emq.Error)) || errors.Is(err, context.Canceled) || errors.Is(err, emq.ErrClosed) {
+		return reply, err
+	}
+	return reply, failure(exitUnreachable, "%w", err)
+}

@@ -1,0 +1,27 @@
+module emq/cmd/emq
+
+go 1.26.0
+
+replace (
+	emq => ../..
+	emq/clients/go => ../../clients/go
+	emq/operator => ../../operator
+)
+
+require (
+	emq v0.0.0-00010101000000-000000000000
+	emq/clients/go v0.0.0-00010101000000-000000000000
+	emq/operator v0.0.0-00010101000000-000000000000
+	github.com/rivo/uniseg v0.4.7
+	github.com/schollz/progressbar/v3 v3.19.1
+	github.com/spf13/cobra v1.10.2
+	github.com/valkey-io/valkey-go v1.0.79
+	golang.org/x/term v0.48.0
+)
+
+require (
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
+	github.com/spf13/pflag v1.0.9 // indirect
+	golang.org/x/sys v0.50.0 // indirect
+)

@@ -1,0 +1,20 @@
+// Command emq looks at the queues of a Valkey with EMQ, and puts their jobs in order. See docs/command.md.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// build is set by the linker: see the Makefile.
+var build = "unknown"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	code := a.run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"emq/operator"
+)
+
+// progress shows a bar for some work on stderr, if that is a terminal. step is what package operator calls after each call; done
+// takes the bar away.
+func (a *app) progress(what string) (step func(operator.Progress), done func()) {
+	if !terminal(a.err) {
+		return func(operator.Progress) {}, func() {}
+	}
+	bar := progressbar.NewOptions64(-1,
+		progressbar.OptionSetWriter(a.err),
+		progressbar.OptionSetDescription(what),
+		progressbar.OptionSetItsString("jobs"),
+		progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+		progressbar.OptionFullWidth(),
+		progressbar.OptionClearOnFinish(),
+		progressbar.OptionThrottle(50*time.Millisecond))
+	return func(p operator.Progress) {
+			if total := max(p.Total, p.Seen); total > 0 && bar.GetMax64() != total {
+				bar.ChangeMax64(total)
+			}
+			if p.Seen < bar.GetMax64() { // at its end it would finish; done does that
+				_ = bar.Set64(p.Seen)
+			}
+		}, func() {
+			_ = bar.Clear()
+			_ = bar.Exit()
+		}
+}
+
+// confirm asks whether to do something, told as a question's words: "Requeue 3,000 dead letters of mails". Where nobody can be
+// asked, --yes has to have been given.
+func (a *app) confirm(ctx context.Context, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	switch {
+	case a.yes:
+		return nil
+	case !terminal(a.in) || !terminal(a.err):
+		return usage("%s? There is no terminal to ask on: give --yes. Nothing was changed", what)
+	}
+	fmt.Fprintf(a.err, "%s? [y/N] ", what)
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(a.in).ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(a.err)
+		return failure(exitInterrupted, "interrupted: nothing was changed")
+	case said := <-answer:
+		if said == "y" || said == "yes" {
+			return nil
+		}
+		return refused("nothing was changed")
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"emq/commands"
+	"emq/fence"
+)
+
+// How the command is laid out: each command has a file, and a constructor that is in the list below. What they share:
+//
+//	app.go      app: the streams and global flags; run; arguments that several commands have
+//	exit.go     the exit codes, and errors that have one: usage, absent, refused
+//	connect.go  app.conn, app.client, app.server: the connection, by flag, environment or context; passwords; TLS
+//	config.go   the named contexts and their file
+//	output.go   record, for --json; table; printable texts, times and sizes
+//	progress.go bars on a terminal, and app.confirm
+//	jobs.go     how a job is shown, in a list and alone
+//
+// A command's RunE returns an error and prints none. Its Args and flags are checked before; an error of theirs, or made by
+// usage, is exit code 2. Records go to a.out, everything else to a.err.
+
+// The groups in which the commands are listed.
+const (
+	looks   = "look"
+	mends   = "mend"
+	carries = "carry"
+	serves  = "serve"
+)
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:     "emq",
+		Short:   "look at the queues of EMQ, and put their jobs in order",
+		Version: fmt.Sprintf("%s, wire %s, build %s", commands.Version, fence.Identity, build),
+		Long: `emq looks at the queues of a Valkey server with EMQ, and puts their jobs in order.
+
+To begin with:
+
+  emq ls                       the queues, and how they are doing
+  emq dead groups QUEUE        the dead letters of one, grouped by their error;
+                               below each group stands the command that requeues it
+  emq peek QUEUE               its jobs: --state dead, active, scheduled or pending
+  emq show QUEUE ID            one job, with its payload and its last error
+  emq doctor                   whether the server is fit to keep jobs
+
+The server is valkey://127.0.0.1:6379, unless --url or $EMQ_URL says otherwise; "emq context add" gives servers
+names. What removes or moves jobs tells how many and asks before; --dry-run changes nothing. With --json every
+command prints one record a line. Each command has examples: "emq dead requeue --help".`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetVersionTemplate("emq {{.Version}}\n")
+	root.AddGroup(
+		&cobra.Group{ID: looks, Title: "Look:"},
+		&cobra.Group{ID: mends, Title: "Put in order:"},
+		&cobra.Group{ID: carries, Title: "Carry jobs:"},
+		&cobra.Group{ID: serves, Title: "Servers:"},
+	)
+	for _, g := range []struct {
+		id   string
+		made []func(*app) *cobra.Command
+	}{
+		{looks, []func(*app) *cobra.Command{newLs}},
+		{mends, nil},
+		{carries, nil},
+		{serves, []func(*app) *cobra.Command{}},
+		{"", []func(*app) *cobra.Command{newExitCodes}},
+	} {
+		for _, made := range g.made {
+			c := made(a)
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+	a.flags(root)
+	return root
+}
+
+// run carries out a command line and tells the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := newRoot(a)
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	started := false
+	each(root, func(c *cobra.Command) {
+		if run := c.RunE; run != nil {
+			c.RunE = func(cmd *cobra.Command, args []string) error {
+				started = true
+				return run(cmd, args)
+			}
+		}
+	})
+	cmd, err := root.ExecuteContextC(ctx)
+	a.close()
+	if err != nil && !started {
+		err = usage("%w", err) // of flags, of arguments, or no such command
+	}
+	code := exitCode(ctx, err)
+	if text := complaint(code, err); text != "" {
+		fmt.Fprintln(a.err, "emq: "+text)
+		if code == exitUsage && !started {
+			fmt.Fprintf(a.err, "See \"%s --help\".\n", cmd.CommandPath())
+		}
+	}
+	return code
+}
+
+// each visits a command and all below it.
+func each(c *cobra.Command, visit func(*cobra.Command)) {
+	visit(c)
+	for _, sub := range c.Commands() {
+		each(sub, visit)
+	}
+}
+
+// complaint is an error as a person reads it, without the package's name before it.
+func complaint(code int, err error) string {
+	if err == nil {
+		return ""
+	}
+	text := strings.TrimPrefix(err.Error(), "emq: ")
+	if own := new(exit); code == exitInterrupted && !errors.As(err, &own) {
+		text = "interrupted"
+	}
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = printable(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
