@@ -259,7 +259,9 @@ func TestEnqueueBatch(t *testing.T) {
 	q := raw(client(t, s), "q")
 	at := time.UnixMilli(4_000_000_000_000)
 	own := emq.ID("JOB00000000001")
-	job := func(v string, opts ...emq.JobOption) emq.NewJob[string] { return emq.NewJob[string]{Value: v, Options: opts} }
+	job := func(v string, opts ...emq.JobOption) emq.NewJob[string] {
+		return emq.NewJob[string]{Value: v, Options: opts}
+	}
 	batch := []emq.NewJob[string]{job("a"), job("b", emq.At(at)), job("c", emq.In(time.Hour)), job("d", emq.As(own)), job("e", emq.At(at), emq.As("JOB00000000002"))}
 	receipts, err := q.EnqueueBatch(t.Context(), batch...)
 	require.NoError(t, err)

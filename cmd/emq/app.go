@@ -24,7 +24,8 @@ type app struct {
 
 	yes, dryRun bool // of commands with app.bulk
 
-	link emq.Conn // made by app.conn
+	quiet bool     // nobody is to be asked for a password
+	link  emq.Conn // made by app.conn
 }
 
 func (a *app) flags(root *cobra.Command) {

@@ -75,3 +75,11 @@ func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 	c, _ := readContexts()
 	return slices.Sorted(maps.Keys(c.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }
+
+// absolute makes a path one that is good in every folder.
+func absolute(path *string) (err error) {
+	if *path != "" {
+		*path, err = filepath.Abs(*path)
+	}
+	return err
+}

@@ -124,7 +124,7 @@ func (p place) option(a *app) (o valkey.ClientOption, err error) {
 		o.Password = string(bytes.TrimRight(text, "\r\n"))
 	case o.Password == "":
 		if o.Password = os.Getenv("EMQ_PASSWORD"); o.Password == "" && o.Username != "" {
-			o.Password, err = askPassword(o.Username)
+			o.Password, err = a.askPassword(o.Username)
 		}
 	}
 	return o, err
@@ -162,7 +162,10 @@ func (p place) secure(o *valkey.ClientOption) error {
 }
 
 // askPassword asks on the terminal, if there is one; without, there is no password.
-func askPassword(user string) (string, error) {
+func (a *app) askPassword(user string) (string, error) {
+	if a.quiet {
+		return "", nil
+	}
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
 		return "", nil
@@ -202,7 +205,7 @@ func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 			return nil, err
 		case refusal.Class() == "NOAUTH" && o.Password == "":
 			c.Close()
-			if o.Password, err = askPassword("the server"); err != nil || o.Password == "" {
+			if o.Password, err = a.askPassword("the server"); err != nil || o.Password == "" {
 				return nil, failure(exitUnreachable, "%s wants a password: $EMQ_PASSWORD, --password-file, or a terminal to be asked on", p)
 			}
 			continue

@@ -130,26 +130,24 @@ func columns(head ...string) *table { return &table{head: head} }
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
 func (t *table) print(a *app) error {
-	var b strings.Builder
-	t.write(&b, a.colours(a.out))
-	_, err := io.WriteString(a.out, b.String())
+	_, err := io.WriteString(a.out, strings.Join(t.lines(a.colours(a.out)), "\n")+"\n")
 	return err
 }
 
-func (t *table) write(b *strings.Builder, p palette) {
+func (t *table) lines(p palette) (lines []string) {
 	widths := make([]int, len(t.head))
 	for i, h := range t.head {
 		widths[i] = uniseg.StringWidth(strings.TrimPrefix(h, ">"))
 	}
 	for _, row := range t.rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], uniseg.StringWidth(plain(cell)))
+			widths[i] = max(widths[i], wide(cell))
 		}
 	}
 	line := func(cells []string) {
 		var l strings.Builder
 		for i, cell := range cells {
-			pad := strings.Repeat(" ", widths[i]-uniseg.StringWidth(plain(cell)))
+			pad := strings.Repeat(" ", widths[i]-wide(cell))
 			if strings.HasPrefix(t.head[i], ">") {
 				cell = pad + cell
 			} else {
@@ -160,7 +158,7 @@ func (t *table) write(b *strings.Builder, p palette) {
 			}
 			l.WriteString(cell)
 		}
-		b.WriteString(strings.TrimRight(l.String(), " ") + "\n")
+		lines = append(lines, strings.TrimRight(l.String(), " "))
 	}
 	head := make([]string, len(t.head))
 	for i, h := range t.head {
@@ -170,7 +168,11 @@ func (t *table) write(b *strings.Builder, p palette) {
 	for _, row := range t.rows {
 		line(row)
 	}
+	return lines
 }
+
+// wide is how many columns a text takes.
+func wide(s string) int { return uniseg.StringWidth(plain(s)) }
 
 // palette colours texts, or does not.
 type palette bool

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,6 +58,8 @@ command prints one record a line. Each command has examples: "emq dead requeue -
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetHelpCommandGroupID(serves)
+	root.SetCompletionCommandGroupID(serves)
 	root.SetVersionTemplate("emq {{.Version}}\n")
 	root.AddGroup(
 		&cobra.Group{ID: looks, Title: "Look:"},
@@ -68,11 +71,11 @@ command prints one record a line. Each command has examples: "emq dead requeue -
 		id   string
 		made []func(*app) *cobra.Command
 	}{
-		{looks, []func(*app) *cobra.Command{newLs}},
-		{mends, nil},
+		{looks, []func(*app) *cobra.Command{newLs, newTop, newPeek, newShow, newFind}},
+		{mends, []func(*app) *cobra.Command{newDead, newRequeue, newRm, newRelease, newPause, newResume, newLimit, newAudit}},
 		{carries, nil},
-		{serves, []func(*app) *cobra.Command{}},
-		{"", []func(*app) *cobra.Command{newExitCodes}},
+		{serves, []func(*app) *cobra.Command{newDoctor, newContext}},
+		{"", []func(*app) *cobra.Command{newExitCodes, newMan}},
 	} {
 		for _, made := range g.made {
 			c := made(a)
@@ -83,6 +86,9 @@ command prints one record a line. Each command has examples: "emq dead requeue -
 	a.flags(root)
 	return root
 }
+
+// usageExit is the annotation of a command that has another exit code for what can't be meant.
+const usageExit = "usage-exit"
 
 // run carries out a command line and tells the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
@@ -106,9 +112,12 @@ func (a *app) run(ctx context.Context, args []string) int {
 		err = usage("%w", err) // of flags, of arguments, or no such command
 	}
 	code := exitCode(ctx, err)
+	if own, ok := cmd.Annotations[usageExit]; ok && err != nil && !started {
+		code, _ = strconv.Atoi(own)
+	}
 	if text := complaint(code, err); text != "" {
 		fmt.Fprintln(a.err, "emq: "+text)
-		if code == exitUsage && !started {
+		if err != nil && !started {
 			fmt.Fprintf(a.err, "See \"%s --help\".\n", cmd.CommandPath())
 		}
 	}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	emq "emq/clients/go"
+	"emq/operator"
+)
+
+var states = []emq.State{emq.StatePending, emq.StateActive, emq.StateScheduled, emq.StateDead}
+
+// stateFlag is a flag with one of the states.
+func stateFlag(cmd *cobra.Command, s *string, standard, what string, of ...emq.State) {
+	names := make([]string, len(of))
+	for i, state := range of {
+		names[i] = string(state)
+	}
+	cmd.Flags().StringVarP(s, "state", "s", standard, what+": "+strings.Join(names, ", "))
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// stateOf reads such a flag.
+func stateOf(s string, of ...emq.State) (emq.State, error) {
+	if slices.Contains(of, emq.State(s)) {
+		return emq.State(s), nil
+	}
+	return "", usage("--state %s is none of %v", printable(s), of)
+}
+
+// timeOf reads a time: how long ago, or a point in local time.
+func timeOf(s string) (time.Time, error) {
+	now := time.Now()
+	if d, err := durationOf(s); err == nil {
+		return now.Add(-d), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(layout, s, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	for _, layout := range []string{"15:04:05", "15:04"} {
+		if t, err := time.ParseInLocation(layout, s, time.Local); err == nil {
+			return time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.Local), nil
+		}
+	}
+	return now, usage("%q is no time: how long ago (90m, 2h30m, 3d), 15:04, 2006-01-02 or 2006-01-02 15:04", s)
+}
+
+// durationOf reads a duration as Go writes it, or in days.
+func durationOf(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		d, err := time.ParseDuration(days + "h")
+		return 24 * d, err
+	}
+	return time.ParseDuration(s)
+}
+
+// present refuses names that no queue has: none of the server's, nor one that ever held a job.
+func (a *app) present(ctx context.Context, s *operator.Server, names ...string) error {
+	queues, err := s.Queues(ctx, names...)
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		if blank(q) {
+			return absent("there is no queue %s; \"emq ls\" lists them", shell(q.Name))
+		}
+	}
+	return nil
+}
+
+// blank tells whether a queue has never had anything.
+func blank(q operator.Queue) bool {
+	return q.Err == nil && q.Pending+q.Active+q.Scheduled+q.Dead+q.Completed+q.Failed+q.Waiting == 0 && !q.Paused && q.Limits == emq.Limits{}
+}
+
+// jobRecord is a job as --json tells it, without its payload.
+func jobRecord(j operator.Job) *record {
+	return new(record).bytes("queue", j.Queue).bytes("id", j.ID).set("state", j.State).time("made_at_ms", j.Made).time("due_at_ms", j.Due).
+		set("claims", j.Claims).set("failures", j.Failures).set("lost_leases", j.LostLeases).bytes("last_error", j.LastError).
+		set("payload_bytes", j.PayloadBytes).set("foreign", j.Foreign).fault(j.Err)
+}
+
+// payload adds that of a job, or null if it is not there.
+func (r *record) payload(j operator.Job) *record {
+	if j.Payload == nil {
+		return r.set("payload", nil)
+	}
+	return r.bytes("payload", string(j.Payload))
+}
+
+// room is how wide the output is; where it is no terminal, as wide as a line may be.
+func (a *app) room() int {
+	if f, ok := a.out.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return width
+		}
+	}
+	return 200
+}
+
+// jobTable lists jobs, their errors and payloads cut to what there is room for.
+func (a *app) jobTable(state emq.State, jobs []operator.Job) error {
+	p := a.colours(a.out)
+	head := []string{"ID", ">MADE"}
+	timed := map[emq.State]string{emq.StateActive: ">LEASE", emq.StateScheduled: ">DUE"}[state]
+	if timed != "" {
+		head = append(head, timed)
+	}
+	failed := slices.ContainsFunc(jobs, func(j operator.Job) bool { return j.LastError != "" })
+	head = append(head, ">CLAIMS", ">FAILURES")
+	if failed {
+		head = append(head, "LAST ERROR")
+	}
+	t := columns(append(head, "PAYLOAD")...)
+	used := 0
+	var rows [][]string
+	for _, j := range jobs {
+		row := []string{printable(j.ID), ago(j.Made)}
+		if timed != "" {
+			due := span(time.Until(j.Due))
+			row = append(row, due)
+		}
+		row = append(row, count(j.Claims), count(j.Failures))
+		rows = append(rows, row)
+		width := 0
+		for i, cell := range row {
+			width += max(wide(cell), len(head[i])) + 2
+		}
+		used = max(used, width)
+	}
+	left := max(a.room()-used, 30)
+	for i, j := range jobs {
+		row, left := rows[i], left
+		if failed {
+			half := left * 3 / 5
+			row = append(row, cut(printable(j.LastError), half-2))
+			left -= half
+		}
+		body := cut(printable(string(j.Payload)), left)
+		switch {
+		case j.Err != nil:
+			body = p.red(printable(j.Err.Error()))
+		case j.Payload == nil && j.PayloadBytes > 0:
+			body = p.faint("(" + size(j.PayloadBytes) + ")")
+		}
+		t.add(append(row, body)...)
+	}
+	return t.print(a)
+}
+
+// readable is a payload for people: JSON indented, text as it is but what might speak to a terminal, else bytes in hex. kind
+// says which. Of a long one it is the beginning, about so many bytes.
+func readable(payload []byte, most int) (text, kind string) {
+	var indented bytes.Buffer
+	begin := bytes.TrimLeft(payload, " \t\r\n")
+	strange := func(c rune) bool {
+		return c == utf8.RuneError || unicode.IsControl(c) && !strings.ContainsRune("\t\n\r", c)
+	}
+	switch {
+	case !utf8.Valid(payload) || bytes.IndexFunc(payload, strange) >= 0:
+		return strings.TrimSuffix(hex.Dump(payload[:min(len(payload), most)]), "\n"), "bytes"
+	case len(begin) > 0 && (begin[0] == '{' || begin[0] == '[') && json.Indent(&indented, payload, "", "  ") == nil:
+		text, kind = strings.TrimSpace(indented.String()), "JSON"
+	default:
+		text, kind = string(payload), "text"
+	}
+	if len(payload) > most {
+		text = strings.ToValidUTF8(text[:min(len(text), most)], "") // without half a letter at the end
+	}
+	return block(text), kind
+}
+
+// block is a text of several lines, each printable.
+func block(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		lines[i] = printable(strings.ReplaceAll(strings.TrimSuffix(line, "\r"), "\t", "    "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// completeQueues completes the names of queues, of the first n arguments, or with -1 of all.
+func (a *app) completeQueues(n int) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		const none = cobra.ShellCompDirectiveNoFileComp
+		if n >= 0 && len(args) >= n {
+			return nil, none
+		}
+		a.quiet, a.timeout = true, min(a.timeout, time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		s, err := a.server(ctx)
+		if err != nil {
+			return nil, none
+		}
+		names, err := s.Names(ctx)
+		if err != nil {
+			return nil, none
+		}
+		return slices.DeleteFunc(names, func(name string) bool {
+			return !strings.HasPrefix(name, begun) || name != printable(name) || slices.Contains(args, name)
+		}), none
+	}
+}
+
+// again is the command's name with the flags that find the same server, for commands that are printed to be copied.
+func (a *app) again() string {
+	s := "emq"
+	for _, f := range [][2]string{{"--url", a.URL}, {"--context", a.context}, {"--password-file", a.PasswordFile}, {"--tls-ca", a.TLSCA},
+		{"--tls-cert", a.TLSCert}, {"--tls-key", a.TLSKey}} {
+		if f[1] != "" {
+			s += " " + f[0] + " " + shell(f[1])
+		}
+	}
+	return s
+}
+
+// line is a printed command: fmt's %s of the texts, each a word of the shell.
+func (a *app) line(words ...string) string {
+	s := a.again()
+	for _, w := range words {
+		s += " " + shell(w)
+	}
+	return s
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	emq "emq/clients/go"
+	"emq/operator"
+)
+
+func newRequeue(a *app) *cobra.Command {
+	var state string
+	cmd := &cobra.Command{
+		Use:   "requeue QUEUE ID…",
+		Short: "dead or scheduled jobs can be claimed now",
+		Long: `requeue makes scheduled jobs pending before their time, or dead ones, which start afresh. "-" reads ids from standard
+input, one a line. Dead letters by their error: "emq dead requeue".`,
+		Example: `  emq requeue mails JOB0H6vWbn0000
+  emq peek mails --state scheduled -n 0 --json | jq -r .id | emq requeue mails --state scheduled --yes -`,
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: a.completeQueues(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, queue, ids := cmd.Context(), args[0], args[1:]
+			if state != "" {
+				s, err := stateOf(state, emq.StateScheduled, emq.StateDead)
+				if err != nil {
+					return err
+				}
+				return a.byIDs(ctx, operator.Requeue, queue, s, ids)
+			}
+			ids, err := a.idsOf(ids)
+			if err != nil {
+				return err
+			}
+			s, err := a.server(ctx)
+			if err != nil {
+				return err
+			}
+			// By what they are now: a call is about jobs of one state.
+			found := int64(0)
+			for _, of := range []emq.State{emq.StateScheduled, emq.StateDead} {
+				some, err := a.there(ctx, s, queue, ids, of)
+				if err != nil {
+					return err
+				}
+				if len(some) == 0 {
+					continue
+				}
+				p, err := a.apply(ctx, s, operator.Requeue, queue, of, some, len(ids) > 1)
+				if err != nil {
+					return err
+				}
+				found += p.Changed
+				if a.dryRun {
+					found += int64(len(some))
+				}
+			}
+			if missing := int64(len(ids)) - found; missing > 0 {
+				return absent("%s: no scheduled or dead job of %s has such an id", many(missing, "id"), printable(queue))
+			}
+			return nil
+		},
+	}
+	stateFlag(cmd, &state, "", "only jobs in this state", emq.StateScheduled, emq.StateDead)
+	return a.bulk(cmd)
+}
