@@ -72,8 +72,8 @@ func record(id string, s State, score string, row []Reply) Record {
 	return r
 }
 
-// check tells why a record can't be a job.
-func (r *Record) check() error {
+// Check tells why a record can't be a job.
+func (r *Record) Check() error {
 	_, paid := r.Fields["payload"]
 	attempts := r.Fields["attempts"]
 	n, err := strconv.ParseUint(attempts, 10, 53)
@@ -132,7 +132,7 @@ return statuses`
 // holders have nothing here. It needs the right to EVAL, and to the plain commands that its script sends.
 func (q Queue[T]) Restore(ctx context.Context, records ...Record) ([]bool, error) {
 	for i := range records {
-		if err := records[i].check(); err != nil {
+		if err := records[i].Check(); err != nil {
 			return nil, err
 		}
 	}
