@@ -12,6 +12,7 @@ require (
 	emq v0.0.0-00010101000000-000000000000
 	emq/clients/go v0.0.0-00010101000000-000000000000
 	emq/operator v0.0.0-00010101000000-000000000000
+	github.com/creack/pty v1.1.24
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.74.0

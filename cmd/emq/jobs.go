@@ -171,7 +171,7 @@ func readable(payload []byte, most int) (text, kind string) {
 	}
 	switch {
 	case !utf8.Valid(payload) || bytes.IndexFunc(payload, strange) >= 0:
-		return strings.TrimSuffix(hex.Dump(payload[:min(len(payload), most)]), "\n"), "bytes"
+		return strings.TrimSuffix(hex.Dump(payload[:min(len(payload), most)]), "\n"), "binary"
 	case len(begin) > 0 && (begin[0] == '{' || begin[0] == '[') && json.Indent(&indented, payload, "", "  ") == nil:
 		text, kind = strings.TrimSpace(indented.String()), "JSON"
 	default:

@@ -104,7 +104,7 @@ func held(q operator.Queue) string {
 }
 
 func queueTable(p palette, queues []operator.Queue) *table {
-	t := columns("QUEUE", ">PENDING", ">ACTIVE", ">SCHEDULED", ">DEAD", ">OLDEST", ">WAITING", "")
+	t := columns("QUEUE", ">PENDING", ">ACTIVE", ">SCHEDULED", ">DEAD", ">OLDEST", ">IDLE WORKERS", "")
 	for _, q := range queues {
 		if q.Err != nil {
 			t.add(printable(q.Name), "", "", "", "", "", "", p.red(printable(strings.TrimPrefix(q.Err.Error(), "emq: "))))

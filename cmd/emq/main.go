@@ -14,6 +14,7 @@ var build = "unknown"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := a.run(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)

@@ -68,7 +68,7 @@ func (a *app) ranked(s *operator.Sample) []string {
 	p := a.colours(a.out)
 	var jobs, dead int64
 	var in, out float64
-	t := columns("QUEUE", ">PENDING", ">IN/S", ">OUT/S", ">ACTIVE", ">SCHEDULED", ">DEAD", ">OLDEST", ">WAITING", "")
+	t := columns("QUEUE", ">PENDING", ">IN/S", ">OUT/S", ">ACTIVE", ">SCHEDULED", ">DEAD", ">OLDEST", ">IDLE WORKERS", "")
 	for _, q := range s.Queues {
 		jobs, dead, in, out = jobs+q.Pending+q.Active+q.Scheduled, dead+q.Dead, in+q.In, out+q.Out
 		why := q.Why
