@@ -14,7 +14,7 @@ ARG EMQ_BUILD
 RUN GOPROXY=off EMQ_BUILD="$EMQ_BUILD" make build/emq.so
 # What the command imports is fetched, and is what cmd/emq/go.sum says.
 ARG GOPROXY
-RUN GOFLAGS=-mod=readonly EMQ_BUILD="$EMQ_BUILD" make build/emq && tools/install-command.sh build/emq build/emq /out
+RUN GOFLAGS=-mod=readonly EMQ_BUILD="$EMQ_BUILD" make build/emq && tools/install-command.sh build/emq build/emq /out/usr
 
 FROM ${BASE_IMAGE}
 USER root
@@ -30,7 +30,7 @@ RUN set -eu; \
     install -d -o 999 -g 999 -m 0700 /data; \
     install -d -o 999 -g 999 -m 0755 /etc/valkey
 COPY --from=build /src/build/emq.so /usr/lib/valkey/emq.so
-COPY --from=build /out /usr
+COPY --from=build /out /
 COPY tools/entrypoint.sh /usr/local/bin/emq-entrypoint
 COPY valkey.conf.example /etc/valkey/valkey.conf
 # In a container "this machine only" would be the container only. Who comes from outside needs a password, also where the
