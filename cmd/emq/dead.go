@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"iter"
 	"regexp"
 	"strings"
 
@@ -21,8 +22,8 @@ func newDead(a *app) *cobra.Command {
 		Long: `A job that failed for the last time is a dead letter. It stays until somebody requeues or removes it. A requeued one is
 pending at once and starts afresh: its failures are forgotten.`,
 		Example: `  emq dead groups mails                     which errors there are, and how often
-  emq dead ls mails --group 7c1f3a          those of one group
-  emq dead requeue mails --group 7c1f3a     and once more with them
+  emq dead ls mails --group 7c1f3a90          those of one group
+  emq dead requeue mails --group 7c1f3a90     and once more with them
   emq dead rm mails --older-than 30d        away with what nobody will miss`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -90,10 +91,16 @@ func (c *choice) filter(ctx context.Context, a *app, s *operator.Server, queue s
 		return f, err
 	}
 	for _, g := range groups {
-		if nameOf(g) == c.group {
+		switch {
+		case nameOf(g) != c.group:
+		case f.Group != "":
+			return f, refused("two groups are called %s: give the error itself, as the group has it", c.group)
+		default:
 			f.Group = g.Error
-			return f, nil
 		}
+	}
+	if f.Group != "" {
+		return f, nil
 	}
 	return f, absent("%s has no dead letters of group %s: %s lists the groups", printable(queue), c.group, a.line("dead", "groups", queue))
 }
@@ -165,6 +172,9 @@ mostly have one cause. Below each group stands the command that requeues it.`,
 	return cmd
 }
 
+// others is the error under which package operator counts what is beyond its thousandth group: no group of its own.
+const others = "{other}"
+
 // mending is the command that does something with a group.
 func (a *app) mending(verb, queue string, g operator.Group, c choice) string {
 	c.group = nameOf(g)
@@ -172,9 +182,13 @@ func (a *app) mending(verb, queue string, g operator.Group, c choice) string {
 }
 
 func groupRecord(a *app, queue string, g operator.Group, total int64, c choice) *record {
+	var requeue any // null, if there is no such command
+	if g.Error != others {
+		requeue = a.mending("requeue", queue, g, c)
+	}
 	return new(record).bytes("queue", queue).set("group", nameOf(g)).set("jobs", g.Jobs).set("share", rounded(float64(g.Jobs)/float64(total))).
 		time("oldest_at_ms", g.Oldest).time("newest_at_ms", g.Newest).bytes("error", g.Error).bytes("example_id", g.Example.ID).
-		bytes("example_error", g.Example.LastError).set("requeue", a.mending("requeue", queue, g, c))
+		bytes("example_error", g.Example.LastError).set("requeue", requeue)
 }
 
 func (a *app) tellGroups(queue string, groups []operator.Group, total int64, n int, c choice) error {
@@ -199,6 +213,10 @@ func (a *app) tellGroups(queue string, groups []operator.Group, total int64, n i
 		field("error", p.red(cut(printable(g.Error), room)))
 		if g.Example.LastError != g.Error {
 			field("latest", cut(printable(g.Example.LastError), room))
+		}
+		if g.Error == others {
+			field("these", "are of many errors: --match finds groups among them")
+			continue
 		}
 		field("see", a.mending("ls", queue, g, c))
 		field("requeue", a.mending("requeue", queue, g, c))
@@ -237,23 +255,21 @@ func newDeadLs(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ids, more, err := a.choose(ctx, s, queue, f, n)
-			if err != nil {
-				return err
-			}
+			f.Rows, f.Payload = true, glance
 			var jobs []operator.Job
-			for _, id := range ids {
-				j, err := s.Job(ctx, queue, id, glance)
-				switch {
-				case isGone(err):
-					continue
-				case err != nil:
+			told, more := 0, false
+			for j, err := range a.chosen(ctx, s, queue, f) {
+				if err != nil {
 					return err
-				case a.json:
+				}
+				if more = n > 0 && told == n; more {
+					break
+				}
+				if told++; a.json {
 					if err := a.emit(jobRecord(j).payload(j)); err != nil {
 						return err
 					}
-				default:
+				} else {
 					jobs = append(jobs, j)
 				}
 			}
@@ -278,20 +294,24 @@ func newDeadLs(a *app) *cobra.Command {
 	return cmd
 }
 
-// choose walks the dead letters and has the ids of those that the filter chooses, at most n, and whether there are more.
-func (a *app) choose(ctx context.Context, s *operator.Server, queue string, f operator.Filter, n int) (ids []string, more bool, err error) {
-	step, done := a.progress("choosing")
-	defer done()
-	for j, err := range s.Select(ctx, queue, emq.StateDead, "", 0, f, step) {
-		if err != nil {
-			return ids, false, err
+// chosen walks the dead letters and has those that the filter chooses.
+func (a *app) chosen(ctx context.Context, s *operator.Server, queue string, f operator.Filter) iter.Seq2[operator.Job, error] {
+	return func(yield func(operator.Job, error) bool) {
+		step, done := a.progress("choosing")
+		skipped := int64(0)
+		for j, err := range s.Select(ctx, queue, emq.StateDead, "", 0, f, func(p operator.Progress) {
+			skipped = p.Skipped
+			step(p)
+		}) {
+			if !yield(j, err) {
+				break
+			}
 		}
-		if n > 0 && len(ids) == n {
-			return ids, true, nil
+		done()
+		if skipped > 0 {
+			fmt.Fprintf(a.err, "Of %s the payload is longer than 1 MiB and was not searched.\n", many(skipped, "job"))
 		}
-		ids = append(ids, j.ID)
 	}
-	return ids, false, nil
 }
 
 func newDeadRequeue(a *app) *cobra.Command {
@@ -352,9 +372,12 @@ func newDeadBulk(a *app, what operator.Action, cmd *cobra.Command) *cobra.Comman
 		if err != nil {
 			return err
 		}
-		ids, _, err := a.choose(ctx, s, queue, f, 0)
-		if err != nil {
-			return err
+		var ids []string
+		for j, err := range a.chosen(ctx, s, queue, f) {
+			if err != nil {
+				return err
+			}
+			ids = append(ids, j.ID)
 		}
 		_, err = a.apply(ctx, s, what, queue, emq.StateDead, ids, true)
 		return err

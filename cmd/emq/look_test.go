@@ -31,10 +31,10 @@ func TestLs(t *testing.T) {
 		mails.Mschedule("at", "JOBs", "4102444800000", "c"), wire.Queue("\x1b[31m\xff").Enqueue("JOB1", "x"), wire.Queue("broken").Enqueue("JOB1", "x"))
 	d.c.Must("SET emq:{broken}:dead x")
 	out := d.ok("ls")
-	require.Regexp(t, `(?m)\A`+regexp.QuoteMeta(`QUEUE        PENDING  ACTIVE  SCHEDULED  DEAD  OLDEST  IDLE WORKERS`)+`
+	require.Regexp(t, `(?m)\A`+regexp.QuoteMeta(`QUEUE         PENDING  ACTIVE  SCHEDULED  DEAD  OLDEST  IDLE WORKERS`)+`
 \\x1b\[31m\\xff        1       0          0     0                     0
 broken +the server refused: WRONGTYPE .*
-`+regexp.QuoteMeta(`mails              2       0          1     0`)+`   3m2\ds             0  paused, 3 at a time, 100 in 1s
+`+regexp.QuoteMeta(`mails               2       0          1     0`)+`   3m2\ds             0  paused, 3 at a time, 100 in 1s
 \z`, out)
 	list := d.records("ls")
 	require.Len(t, list, 3)
@@ -101,7 +101,7 @@ func TestPeek(t *testing.T) {
 	require.Regexp(t, `\AID              MADE  CLAIMS  FAILURES  PAYLOAD
 `+ids[0]+`    5h       0         0  to: \\x1b\]0;x\\aann
 `+ids[1]+`    3h       0         0  \\xff\\xfe
-`+ids[2]+`   1m0?s?       0         0  \(5,000 bytes\)
+`+ids[2]+`  +1m\d?s?       0         0  \(5,000 bytes\)
 \z`, d.ok("peek", "mails"))
 	require.Regexp(t, `^ID +MADE +DUE .*\nJOBs +\d+d `, d.ok("peek", "mails", "--state", "scheduled"))
 
@@ -156,14 +156,14 @@ failures     1
 lost leases  0
 last error   no such
              \\x1b\[31mmailbox
-payload      38 bytes, JSON
+payload      34 bytes, JSON
 
 \{
   "to": "ann",
   "text": "a\\u001bb\\u202ec"
 \}
 \z`, d.ok("show", "mails", id))
-	require.Contains(t, d.ok("show", "mails", "JOBtext"), "payload      12 bytes, text\n\ntwo\n    lines\n")
+	require.Contains(t, d.ok("show", "mails", "JOBtext"), "payload      11 bytes, text\n\ntwo\n    lines\n")
 	require.Contains(t, d.ok("show", "mails", "JOBbytes"), "payload      3 bytes, binary\n\n00000000  00 01 ff  ")
 	for id, letter := range map[string]string{"JOBlong": "é", "JOBhuge": "x"} {
 		out := d.ok("show", "mails", id)

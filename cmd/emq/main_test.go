@@ -186,7 +186,16 @@ func (s *session) text() string { return s.said.String() }
 // sees waits until something stands on the terminal.
 func (s *session) sees(what string) {
 	s.t.Helper()
-	require.True(s.t, store.Await(func() bool { return strings.Contains(s.text(), what) }), "the terminal never had %q:\n%q", what, s.text())
+	there := func() bool { return strings.Contains(s.text(), what) }
+	store.Await(func() bool {
+		select {
+		case <-s.done:
+			return true
+		default:
+			return there()
+		}
+	})
+	require.True(s.t, there(), "the terminal never had %q:\n%q", what, s.text())
 }
 
 func (s *session) types(keys string) {
