@@ -32,6 +32,8 @@ type Progress struct {
 	// Skipped are jobs whose payloads were too long to be searched.
 	Skipped int64
 	Total   int64
+	// Next is where the walk goes on; empty if that was all.
+	Next Cursor
 }
 
 const (
@@ -94,6 +96,9 @@ func (s *Server) walk(ctx context.Context, queue string, state emq.State, after 
 			if !yield(j) {
 				return nil
 			}
+		}
+		if p.Next = ""; more {
+			p.Next = at.cursor(set.timed)
 		}
 		p.Seen += int64(len(entries))
 		p.Skipped = c.skipped.Load()

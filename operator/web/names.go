@@ -1,0 +1,155 @@
+package web
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Names of queues, ids and errors are any bytes. In URLs and in fields of forms they stand so that nothing on the way reads
+// them in another way: letters, digits, `-` and `_` as they are, also `.` behind the first, all other bytes as `~` and two
+// hexadecimal digits. Slashes, `..`, bytes that are no UTF-8 and empty names survive proxies, browsers and forms.
+
+const digits = "0123456789ABCDEF"
+
+func encode(name string) string {
+	var b strings.Builder
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.' && i > 0:
+			b.WriteByte(c)
+		default:
+			b.WriteByte('~')
+			b.WriteByte(digits[c>>4])
+			b.WriteByte(digits[c&15])
+		}
+	}
+	return b.String()
+}
+
+// decode is lenient, so that a URL that somebody wrote by hand works too: what encode would have written in another way stands
+// for itself.
+func decode(s string) string {
+	if !strings.Contains(s, "~") {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '~' && i+2 < len(s) {
+			if c, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				b.WriteByte(byte(c))
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// visible is a text for people: bytes and characters that can't be seen, or that turn the text around, stand as Go writes them.
+func visible(s string) string {
+	plain := true
+	for _, r := range s {
+		if r == utf8.RuneError || !strconv.IsPrint(r) {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[0])
+		case strconv.IsPrint(r):
+			b.WriteString(s[:n])
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// at is the URL of a place of the page: segments, encoded, and pairs of a query's names and values, of which empty ones are
+// left out.
+func (p *Page) at(segments []string, query ...string) string {
+	var b strings.Builder
+	b.WriteString(p.base)
+	for _, s := range segments {
+		b.WriteByte('/')
+		b.WriteString(encode(s))
+	}
+	if len(segments) == 0 {
+		b.WriteByte('/')
+	}
+	mark := byte('?')
+	for i := 0; i+1 < len(query); i += 2 {
+		if query[i+1] != "" {
+			b.WriteByte(mark)
+			b.WriteString(url.QueryEscape(query[i]) + "=" + url.QueryEscape(query[i+1]))
+			mark = '&'
+		}
+	}
+	return b.String()
+}
+
+// shell is a command as a shell takes it, quoted where it must be. A word that has bytes which can't be seen is in $'…', as
+// bash, zsh and POSIX of 2024 have it; a NUL can't be in a word at all, so such a command goes in by the standard input, where
+// valkey-cli has quotes of its own.
+func shell(cli string, words ...string) string {
+	if strings.Contains(strings.Join(words, ""), "\x00") {
+		line := make([]string, len(words))
+		for i, w := range words {
+			line[i] = w
+			if !bare(w) {
+				line[i] = `"` + escaped(w, '"') + `"`
+			}
+		}
+		return "printf '%s\\n' " + quote(strings.Join(line, " ")) + " | " + cli
+	}
+	line := []string{cli}
+	for _, w := range words {
+		line = append(line, quote(w))
+	}
+	return strings.Join(line, " ")
+}
+
+func bare(w string) bool {
+	return w != "" && strings.IndexFunc(w, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+,", r))
+	}) < 0
+}
+
+func quote(w string) string {
+	switch {
+	case bare(w):
+		return w
+	case visible(w) == w:
+		return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	return "$'" + escaped(w, '\'') + "'"
+}
+
+// escaped has a quote, a backslash and each byte that is no plain ASCII behind a backslash.
+func escaped(w string, q byte) string {
+	var b strings.Builder
+	for i := range len(w) {
+		switch c := w[i]; {
+		case c == q || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < ' ' || c > '~':
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}

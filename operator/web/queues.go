@@ -1,0 +1,140 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"emq/operator"
+)
+
+// overview is a sample and what is found in it more than once.
+type overview struct {
+	*operator.Sample
+	byName                                    map[string]int
+	Pending, Active, Scheduled, Dead, Waiting int64
+	In, Out                                   float64
+	Trouble, Paused                           int
+}
+
+// latest is the last sample; it is looked through once, however many look at it.
+func (p *Page) latest() *overview { return p.overview(p.sampler.Latest()) }
+
+func (p *Page) overview(s *operator.Sample) *overview {
+	return p.over.of(s, func() *overview {
+		o := &overview{Sample: s, byName: make(map[string]int, len(s.Queues))}
+		for i, q := range s.Queues {
+			o.byName[q.Name] = i
+			o.Pending, o.Active, o.Scheduled = o.Pending+q.Pending, o.Active+q.Active, o.Scheduled+q.Scheduled
+			o.Dead, o.Waiting, o.In, o.Out = o.Dead+q.Dead, o.Waiting+q.Waiting, o.In+q.In, o.Out+q.Out
+			if q.Trouble != operator.OK {
+				o.Trouble++
+			}
+			if q.Paused {
+				o.Paused++
+			}
+		}
+		return o
+	})
+}
+
+// listing is a page of the queues.
+type listing struct {
+	*overview
+	Name       string // a part of the names that are shown
+	Page, Size int
+	Pages      int
+	Found      int // how many queues there are of such a name
+	Shown      []operator.Sampled
+	p          *Page
+}
+
+func (p *Page) listing(o *overview, q url.Values) listing {
+	l := listing{overview: o, p: p, Name: q.Get("name"), Size: 50}
+	if q.Get("n") == "100" {
+		l.Size = 100
+	}
+	l.Page, _ = strconv.Atoi(q.Get("page"))
+	l.Page = max(l.Page, 1)
+	found := o.Queues
+	if l.Name != "" {
+		found = nil
+		part := strings.ToLower(l.Name)
+		for _, queue := range o.Queues {
+			if strings.Contains(strings.ToLower(visible(queue.Name)), part) {
+				found = append(found, queue)
+			}
+		}
+	}
+	l.Found = len(found)
+	l.Pages = max(1, (l.Found+l.Size-1)/l.Size)
+	l.Page = min(l.Page, l.Pages)
+	l.Shown = found[min((l.Page-1)*l.Size, l.Found):min(l.Page*l.Size, l.Found)]
+	return l
+}
+
+// Query is the listing's own, on another page.
+func (l listing) Query(page int) []string {
+	query := []string{"name", l.Name}
+	if l.Size != 50 {
+		query = append(query, "n", strconv.Itoa(l.Size))
+	}
+	if page > 1 {
+		query = append(query, "page", strconv.Itoa(page))
+	}
+	return query
+}
+
+// Link is the page so many further on.
+func (l listing) Link(step int) string { return l.p.at(nil, l.Query(l.Page+step)...) }
+
+// First is how a first job is enqueued.
+func (l listing) First() string {
+	return shell(l.p.o.CLI, "EMQ.ENQUEUE", "2", "emq:{mails}:job:JOB00000000001", "emq:{mails}:pending", "JOB00000000001", "to: ann")
+}
+
+func (l listing) names() []string {
+	names := make([]string, len(l.Shown))
+	for i, q := range l.Shown {
+		names[i] = q.Name
+	}
+	return names
+}
+
+func (p *Page) queues(w http.ResponseWriter, r *request) error {
+	l := p.listing(p.latest(), r.URL.Query())
+	return p.render(w, r, http.StatusOK, "queues", frame{
+		Title: "Queues", Screen: "queues", Live: p.at([]string{"events"}, append([]string{"view", "queues"}, l.Query(l.Page)...)...),
+		Failed: l.Err != nil, Body: l,
+	})
+}
+
+// banner says that the server can't be asked, and since when nothing is new.
+type banner struct {
+	Text string
+	At   time.Time
+}
+
+func (p *Page) banner(s *operator.Sample) *banner {
+	if s.Err == nil {
+		return nil
+	}
+	return &banner{reason(s.Err), s.At}
+}
+
+func (p *Page) health(w http.ResponseWriter, r *request) error {
+	checks := p.latest().Checks
+	if checks == nil { // nobody has looked yet
+		checks = p.server.Doctor(r.Context())
+	}
+	worst := operator.OK
+	rank := map[operator.Status]int{operator.Unknown: 1, operator.Warning: 2, operator.Critical: 3}
+	for _, c := range checks {
+		if rank[c.Status] > rank[worst] {
+			worst = c.Status
+		}
+	}
+	return p.render(w, r, http.StatusOK, "health", frame{Title: "Health", Screen: "health", Body: map[string]any{"Checks": checks, "Worst": worst}})
+}

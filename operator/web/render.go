@@ -1,0 +1,291 @@
+package web
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	emq "emq/clients/go"
+	"emq/operator"
+)
+
+//go:embed templates assets
+var files embed.FS
+
+// request is a request and who sent it.
+type request struct {
+	*http.Request
+	user string
+	role Role
+}
+
+// User is who sent it, if that is known.
+func (r *request) User() string { return r.user }
+
+func (r *request) queue() string { return decode(r.PathValue("queue")) }
+func (r *request) id() string    { return decode(r.PathValue("id")) }
+
+// handler answers a request, or returns why it can't, having written nothing.
+type handler func(w http.ResponseWriter, r *request) error
+
+// failure is what a viewer is told instead of a page.
+type failure struct {
+	status int
+	text   string
+}
+
+func (f *failure) Error() string { return f.text }
+
+func bad(format string, args ...any) error {
+	return &failure{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
+var errNoPage = &failure{http.StatusNotFound, "There is no such page."}
+
+// handle lets those through who have a role at least.
+func (p *Page) handle(least Role, h handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
+		r := &request{Request: hr, role: Operator}
+		if p.o.Auth != nil {
+			r.user, r.role = p.o.Auth.Who(hr)
+		}
+		if r.role == Nobody {
+			status := http.StatusForbidden
+			if b, ok := p.o.Auth.(interface{ challenge() string }); ok {
+				w.Header().Set("WWW-Authenticate", b.challenge())
+				status = http.StatusUnauthorized
+			}
+			http.Error(w, "You may not see this page.", status)
+			return
+		}
+		if p.o.ReadOnly {
+			r.role = Viewer
+		}
+		var err error
+		switch {
+		case r.role < least && p.o.ReadOnly:
+			err = &failure{http.StatusForbidden, "This page is read-only: nothing can be changed on it."}
+		case r.role < least:
+			err = &failure{http.StatusForbidden, "You may look, and change nothing: that takes the role of an operator."}
+		default:
+			hr.Body = http.MaxBytesReader(w, hr.Body, 1<<20)
+			err = h(w, r)
+		}
+		if err != nil {
+			p.fail(w, r, err)
+		}
+	})
+}
+
+// fail shows an error as a page.
+func (p *Page) fail(w http.ResponseWriter, r *request, err error) {
+	status := http.StatusBadGateway // Valkey refused, or does not answer
+	var f *failure
+	if errors.As(err, &f) {
+		status = f.status
+	} else if errors.Is(err, operator.ErrNoJob) {
+		status = http.StatusNotFound
+	}
+	if err := p.render(w, r, status, "error", frame{Title: http.StatusText(status), Screen: "error", Failed: status == http.StatusBadGateway, Body: err}); err != nil {
+		p.o.Logger.Error("a page can't be made", "path", r.URL.Path, "error", err)
+		http.Error(w, "This page can't be made.", http.StatusInternalServerError)
+	}
+}
+
+// frame is what all screens have around them.
+type frame struct {
+	Title  string
+	Screen string
+	Live   string // the query of the stream with what changes on it; "" for the banner alone
+	Failed bool   // something is missing on it that comes back by itself
+	Again  int    // seconds after which to load it again without JavaScript; 0 is never
+	Body   any
+
+	P     *Page
+	R     *request
+	Theme string
+	Flash *flash
+}
+
+// Can tells whether who looks may act.
+func (f frame) Can() bool { return f.R.role == Operator }
+
+// Here is the screen's own URL.
+func (f frame) Here() string { return f.R.URL.RequestURI() }
+
+// Banner is why the server can't be asked.
+func (f frame) Banner() *banner { return f.P.banner(f.P.sampler.Latest()) }
+
+var pages = func() map[string]*template.Template {
+	none := func(...any) string { return "" }
+	base := template.New("").Funcs(formats).Funcs(template.FuncMap{"url": none, "asset": none, "ask": func() ask { return ask{} }})
+	base = template.Must(base.ParseFS(files, "templates/layout.html", "templates/parts.html"))
+	all := map[string]*template.Template{"parts": base}
+	names, _ := fs.Glob(files, "templates/*.html")
+	for _, name := range names {
+		if short := strings.TrimSuffix(path.Base(name), ".html"); short != "layout" && short != "parts" {
+			all[short] = template.Must(template.Must(base.Clone()).ParseFS(files, name))
+		}
+	}
+	return all
+}()
+
+// template is one of the screens, with what differs from page to page bound to this one.
+func (p *Page) templates() map[string]*template.Template {
+	all := maps.Clone(pages)
+	for name, t := range all {
+		all[name] = template.Must(t.Clone()).Funcs(template.FuncMap{"url": p.url, "asset": p.assetURL})
+	}
+	return all
+}
+
+// ask stands between the path and the query. No name can be taken for it.
+type ask struct{}
+
+// url is [Page.at] for templates: the words up to ask are the segments, those behind it the query.
+func (p *Page) url(words ...any) string {
+	var segments, query []string
+	to := &segments
+	for _, w := range words {
+		if w == (ask{}) {
+			to = &query
+			continue
+		}
+		*to = append(*to, fmt.Sprint(w))
+	}
+	return p.at(segments, query...)
+}
+
+// render writes a screen, when all of it is made.
+func (p *Page) render(w http.ResponseWriter, r *request, status int, name string, f frame) error {
+	f.P, f.R, f.Theme = p, r, "auto"
+	if c, err := r.Cookie("emq-theme"); err == nil && (c.Value == "dark" || c.Value == "light") {
+		f.Theme = c.Value
+	}
+	f.Flash = p.unflash(w, r)
+	var b bytes.Buffer
+	if err := p.screens[name].ExecuteTemplate(&b, "layout", f); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, err := w.Write(b.Bytes())
+	_ = err // the viewer has gone
+	return nil
+}
+
+// flash is what a button has done, told on the next screen.
+type flash struct {
+	Text string
+	Bad  bool
+}
+
+// to ends a POST: it goes on at a URL, where what was done is told.
+func (p *Page) to(w http.ResponseWriter, r *request, where, text string, err error) error {
+	if err != nil {
+		text = "!" + reason(err)
+	}
+	if text != "" {
+		if len(text) > 1500 { // a cookie has 4 KiB, and each byte may be three in it
+			text = text[:1000] + "…"
+		}
+		http.SetCookie(w, &http.Cookie{Name: "emq-flash", Value: url.QueryEscape(text), Path: p.base + "/", HttpOnly: true,
+			SameSite: http.SameSiteStrictMode, MaxAge: 60})
+	}
+	http.Redirect(w, r.Request, where, http.StatusSeeOther)
+	return nil
+}
+
+func (p *Page) unflash(w http.ResponseWriter, r *request) *flash {
+	c, err := r.Cookie("emq-flash")
+	if err != nil {
+		return nil
+	}
+	http.SetCookie(w, &http.Cookie{Name: "emq-flash", Path: p.base + "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	text, err := url.QueryUnescape(c.Value)
+	if err != nil || text == "" {
+		return nil
+	}
+	return &flash{strings.TrimPrefix(text, "!"), strings.HasPrefix(text, "!")}
+}
+
+// reason is an error in words for people.
+func reason(err error) string {
+	var refusal *emq.Error
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &refusal) && refusal.Class() == "NOPERM":
+		return "The page's user of Valkey has not the right to do this: " + refusal.Text
+	case errors.As(err, &refusal):
+		return "Valkey refused it: " + refusal.Text
+	}
+	return visible(strings.TrimPrefix(err.Error(), "emq: "))
+}
+
+// theme keeps which colours a viewer wants.
+func (p *Page) theme(w http.ResponseWriter, r *request) error {
+	theme := r.PostFormValue("theme")
+	if theme != "dark" && theme != "light" && theme != "auto" {
+		return bad("A theme is dark, light or auto.")
+	}
+	http.SetCookie(w, &http.Cookie{Name: "emq-theme", Value: theme, Path: p.base + "/", HttpOnly: true,
+		SameSite: http.SameSiteLaxMode, MaxAge: 365 * 24 * 3600})
+	to := r.PostFormValue("to")
+	// Only a path of this page: //other.example would be another's, and so would /\other.example.
+	if !strings.HasPrefix(to, p.base+"/") || strings.HasPrefix(to, "//") || strings.ContainsRune(to, '\\') {
+		to = p.base + "/"
+	}
+	return p.to(w, r, to, "", nil)
+}
+
+var sums = func() map[string]string {
+	all := map[string]string{}
+	fs.WalkDir(files, "assets", func(name string, d fs.DirEntry, err error) error {
+		if b, err := files.ReadFile(name); err == nil {
+			sum := sha256.Sum256(b)
+			all[strings.TrimPrefix(name, "assets/")] = hex.EncodeToString(sum[:6])
+		}
+		return err
+	})
+	return all
+}()
+
+func (p *Page) assetURL(name string) string { return p.base + "/assets/" + name + "?v=" + sums[name] }
+
+func (p *Page) asset(w http.ResponseWriter, r *request) error {
+	name := r.PathValue("file")
+	b, err := files.ReadFile("assets/" + name)
+	if err != nil {
+		return errNoPage
+	}
+	kind := mime.TypeByExtension(path.Ext(name))
+	switch path.Ext(name) { // whatever the system's own tables say
+	case ".js":
+		kind = "text/javascript; charset=utf-8"
+	case ".css":
+		kind = "text/css; charset=utf-8"
+	case ".svg":
+		kind = "image/svg+xml"
+	case ".md", ".LICENSE":
+		kind = "text/plain; charset=utf-8"
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Cache-Control", "no-cache")
+	if r.URL.Query().Get("v") == sums[name] { // another file has another URL
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	w.Write(b)
+	return nil
+}

@@ -1,0 +1,150 @@
+// Package web is a page on the queues of a server: what they hold and how they move, their jobs, the dead letters by their
+// errors, and what an operator does about them. It is an [http.Handler], to be served alone or as a part of a program:
+//
+//	page := web.New(operator.New(conn), web.Options{BasePath: "/queues", Auth: auth})
+//	go page.Run(ctx)
+//	mux.Handle("/queues/", page)
+//
+// A request asks the server for no more than what it shows. What is shown of all queues comes from one sampler, however many
+// look. docs/page.md tells the rest.
+package web
+
+import (
+	"context"
+	"html/template"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"emq/operator"
+)
+
+// Options are what a page may differ in. The zero value serves all to everybody: it is for a listener that only its owner
+// reaches.
+type Options struct {
+	Title    string // of the page; "EMQ" if it is empty
+	BasePath string // where the page is served: "/queues"
+	ReadOnly bool   // nobody changes anything
+	Auth     Auth   // who may look, and who may act; nil: everybody may do both
+	// Hosts are the names under which the page is served, as browsers send them, without a port. With any, requests to others
+	// are refused, so that no stranger's name can be made to point here. Empty: all are served.
+	Hosts []string
+	// CLI is how the lines begin that do what a button does; "valkey-cli" if it is empty.
+	CLI    string
+	Logger *slog.Logger // slog.Default() if it is nil
+}
+
+// Page serves the page. [Page.Run] has it know the queues.
+type Page struct {
+	server  *operator.Server
+	sampler *operator.Sampler
+	o       Options
+	base    string // "" or "/queues", as it stands in URLs
+	routes  http.Handler
+	origins *http.CrossOriginProtection
+
+	ctx  context.Context // of what outlasts a request; it ends with Run
+	stop context.CancelFunc
+
+	screens map[string]*template.Template
+	over    cached[*operator.Sample, *overview]
+	frames  frames
+
+	groups   groupings
+	tasks    tasks
+	searches chan struct{} // how many streams of searches there are at a time
+}
+
+// New is a page on a server.
+func New(s *operator.Server, o Options) *Page {
+	if o.Title == "" {
+		o.Title = "EMQ"
+	}
+	if o.CLI == "" {
+		o.CLI = "valkey-cli"
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	p := &Page{server: s, sampler: s.Sampler(), o: o, origins: http.NewCrossOriginProtection()}
+	for segment := range strings.SplitSeq(o.BasePath, "/") {
+		if segment != "" {
+			p.base += "/" + url.PathEscape(segment)
+		}
+	}
+	p.groups = groupings{of: map[choice]*grouping{}, slots: make(chan struct{}, 2)}
+	p.tasks.slots = make(chan struct{}, 2)
+	p.searches = make(chan struct{}, 4)
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	p.screens = p.templates()
+	p.routes = p.route()
+	return p
+}
+
+// Run has the page know the queues, until the context ends; then it ends what runs in the background and the streams too.
+func (p *Page) Run(ctx context.Context) error {
+	defer p.stop()
+	return p.sampler.Run(ctx)
+}
+
+// Title is what the page is called.
+func (p *Page) Title() string { return p.o.Title }
+
+// ReadOnly tells that nobody changes anything.
+func (p *Page) ReadOnly() bool { return p.o.ReadOnly }
+
+// policy allows what the page has, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// ServeHTTP answers a request.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	if !p.served(r.Host) {
+		http.Error(w, "This page is not served under that name.", http.StatusMisdirectedRequest)
+		return
+	}
+	if err := p.origins.Check(r); err != nil {
+		http.Error(w, "Requests that change something must come from this page itself: "+err.Error(), http.StatusForbidden)
+		return
+	}
+	p.routes.ServeHTTP(w, r)
+}
+
+func (p *Page) served(host string) bool {
+	if len(p.o.Hosts) == 0 {
+		return true
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return slices.ContainsFunc(p.o.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
+}
+
+// cached is what was made last of a thing; it is made anew when there is another.
+type cached[K comparable, V any] struct {
+	mu    sync.Mutex
+	key   K
+	value V
+	made  bool
+}
+
+func (c *cached[K, V]) of(key K, make func() V) V {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.made || c.key != key {
+		c.key, c.value, c.made = key, make(), true
+	}
+	return c.value
+}
