@@ -104,7 +104,7 @@ tools_go := operator cmd/emq
 test-tools: build ## the command emq, what it stands on, its alerts and dashboard; promtool is fetched if it can be; ARGS='-run Work'
 	@promtool=$$(tools/promtool.sh) || echo 'without promtool: its test is skipped'; \
 	$(with_server) PROMTOOL="$$promtool"; export VALKEY_SERVER EMQ_MODULE PROMTOOL; for module in $(tools_go); do \
-		go -C $$module test -count=1 -timeout 20m ./... $(ARGS) || exit; \
+		CGO_ENABLED=1 go -C $$module test -count=1 -race -timeout 20m ./... $(ARGS) || exit; \
 	done
 
 test-arm64: build/arm64/emq.so ## the tests of the pure packages, and the golden file against an arm64 server, under qemu
