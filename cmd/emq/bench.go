@@ -91,7 +91,7 @@ func (b *bench) run(ctx context.Context) error {
 		return err
 	}
 	for range b.clients {
-		o, err := p.option(b.app)
+		o, err := p.option(ctx, b.app)
 		if err != nil {
 			return err
 		}

@@ -28,49 +28,49 @@ func (d *desk) letters(n int) (ids []string) {
 	return ids
 }
 
-// TestDeadLetters is the work that the command is made for: of 8,000 dead letters the right 3,000 are requeued, by the commands
+// TestDeadLetters is the work that the command is made for: of 800 dead letters the right 300 are requeued, by the commands
 // that the one before printed.
 func TestDeadLetters(t *testing.T) {
 	d := sit(t)
-	ids := d.letters(8000)
+	ids := d.letters(800)
 	out := d.ok("dead", "groups", "mails")
-	require.Regexp(t, `\A8,000 dead letters of mails, in 2 groups:
+	require.Regexp(t, `\A800 dead letters of mails, in 2 groups:
 
-[0-9a-f]{8}  5,000 jobs  62.5 %  made 1h(0m)? ago
+[0-9a-f]{8}  500 jobs  62.5 %  made 1h(0m)? ago
   error    smtp: timeout after .*
   latest   smtp: timeout after \d+ s\\nagain later
   see      emq dead ls mails --group [0-9a-f]{8}
   requeue  emq dead requeue mails --group [0-9a-f]{8}
 
-[0-9a-f]{8}  3,000 jobs  37.5 %  made 1h(0m)? ago
+[0-9a-f]{8}  300 jobs  37.5 %  made 1h(0m)? ago
   error    550 no such mailbox: .*
 `, out)
-	_, second, _ := strings.Cut(out, "3,000 jobs")
+	_, second, _ := strings.Cut(out, "300 jobs")
 	_, line, _ := strings.Cut(second, "requeue  emq ")
 	command := strings.Fields(line)
 
 	groups := d.records("dead", "groups", "mails")
 	require.Equal(t, "emq "+strings.Join(command, " "), groups[1]["requeue"])
-	require.Equal(t, []any{3000.0, 0.375, command[4]}, []any{groups[1]["jobs"], groups[1]["share"], groups[1]["group"]})
+	require.Equal(t, []any{300.0, 0.375, command[4]}, []any{groups[1]["jobs"], groups[1]["share"], groups[1]["group"]})
 
 	see := append([]string{"dead", "ls"}, command[2:]...)
-	require.Len(t, d.records(append(see, "-n", "0")...), 3000)
+	require.Len(t, d.records(append(see, "-n", "0")...), 300)
 	r := d.emq(see...)
 	require.Equal(t, 21, strings.Count(r.out, "\n"))
 	require.Equal(t, "There are more: -n 0 shows all.\n", r.err)
 
 	before := d.p.Keyspace()
 	refusal := d.emq(command...)
-	require.Equal(t, told{2, "", "emq: Requeue 3,000 dead letters of mails? There is no terminal to ask on: give --yes. Nothing was changed\n"}, refusal)
-	require.Contains(t, d.ok(append(command, "--dry-run")...), "Would be requeued: 3,000 dead letters of mails, from "+ids[0]+" to "+ids[7994]+".")
+	require.Equal(t, told{2, "", "emq: Requeue 300 dead letters of mails? There is no terminal to ask on: give --yes. Nothing was changed\n"}, refusal)
+	require.Contains(t, d.ok(append(command, "--dry-run")...), "Would be requeued: 300 dead letters of mails, from "+ids[0]+" to "+ids[794]+".")
 	require.Empty(t, before.Diff(d.p.Keyspace()))
 
 	s := d.terminal(nil, command...)
-	s.sees("Requeue 3,000 dead letters of mails? [y/N] ")
+	s.sees("Requeue 300 dead letters of mails? [y/N] ")
 	s.types("y\n")
 	code, text := s.ends()
 	require.Equal(t, 0, code)
-	require.Contains(t, text, "3,000 dead letters of mails requeued.")
+	require.Contains(t, text, "300 dead letters of mails requeued.")
 	require.Contains(t, text, "choosing", "a bar on a terminal")
 	after := d.p.Keyspace()
 	require.Empty(t, after.Check(wire.Wire6))

@@ -88,7 +88,7 @@ func (c *connection) resolve() (place, error) {
 func withoutPassword(text string) error {
 	u, err := url.Parse(text)
 	if err != nil {
-		return usage("that is no URL of a server: %s", parseFault(err))
+		return notURL(err)
 	}
 	if _, has := u.User.Password(); has {
 		return usage("a password in an argument can be read by everybody on this machine, and stays in the shell's history: " +
@@ -97,18 +97,18 @@ func withoutPassword(text string) error {
 	return nil
 }
 
-// parseFault is why a URL can't be read, without the URL, which may have a password.
-func parseFault(err error) string {
+// notURL says why a URL can't be read, without the URL, which may have a password.
+func notURL(err error) error {
 	if fault := new(url.Error); errors.As(err, &fault) {
-		return fault.Err.Error()
+		err = fault.Err
 	}
-	return err.Error()
+	return usage("that is no URL of a server: %s", strings.TrimPrefix(err.Error(), "valkey: "))
 }
 
 // option is what valkey-go needs to know of a place.
-func (p place) option(a *app) (o valkey.ClientOption, err error) {
+func (p place) option(ctx context.Context, a *app) (o valkey.ClientOption, err error) {
 	if o, err = valkey.ParseURL(p.URL); err != nil {
-		return o, usage("that is no URL of a server: %s", strings.TrimPrefix(parseFault(err), "valkey: "))
+		return o, notURL(err)
 	}
 	o.Dialer.Timeout = a.timeout
 	o.ClientName = cmp.Or(o.ClientName, "emq-command")
@@ -125,7 +125,7 @@ func (p place) option(a *app) (o valkey.ClientOption, err error) {
 		o.Password = string(bytes.TrimRight(text, "\r\n"))
 	case o.Password == "":
 		if o.Password = os.Getenv(cmp.Or(a.passwordFrom, "EMQ_PASSWORD")); o.Password == "" && o.Username != "" {
-			o.Password, err = a.askPassword(o.Username)
+			o.Password, err = a.askPassword(ctx, o.Username)
 		}
 	}
 	return o, err
@@ -163,7 +163,7 @@ func (p place) secure(o *valkey.ClientOption) error {
 }
 
 // askPassword asks on the terminal, if there is one; without, there is no password.
-func (a *app) askPassword(user string) (string, error) {
+func (a *app) askPassword(ctx context.Context, user string) (string, error) {
 	if a.quiet {
 		return "", nil
 	}
@@ -172,10 +172,30 @@ func (a *app) askPassword(user string) (string, error) {
 		return "", nil
 	}
 	defer tty.Close()
+	fd := int(tty.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return "", err
+	}
 	fmt.Fprintf(tty, "Password of %s: ", printable(user))
-	text, err := term.ReadPassword(int(tty.Fd()))
-	fmt.Fprintln(tty)
-	return string(text), err
+	type typed struct {
+		text []byte
+		err  error
+	}
+	answer := make(chan typed, 1)
+	go func() {
+		text, err := term.ReadPassword(fd)
+		answer <- typed{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		err = errors.Join(context.Cause(ctx), term.Restore(fd, before)) // the reading goes on, and had the echo switched off
+		fmt.Fprintln(tty)
+		return "", err
+	case said := <-answer:
+		fmt.Fprintln(tty)
+		return string(said.text), said.err
+	}
 }
 
 // conn is the connection to the server, which has answered once. It is made at the first call and ends with the run.
@@ -183,11 +203,14 @@ func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 	if a.link != nil {
 		return a.link, nil
 	}
+	if a.timeout <= 0 {
+		return nil, usage("--timeout is more than 0")
+	}
 	p, err := a.resolve()
 	if err != nil {
 		return nil, err
 	}
-	o, err := p.option(a)
+	o, err := p.option(ctx, a)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +229,9 @@ func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 			return nil, err
 		case refusal.Class() == "NOAUTH" && o.Password == "":
 			c.Close()
-			if o.Password, err = a.askPassword("the server"); err != nil || o.Password == "" {
+			if o.Password, err = a.askPassword(ctx, "the server"); ctx.Err() != nil {
+				return nil, err
+			} else if err != nil || o.Password == "" {
 				return nil, failure(exitUnreachable, "%s wants a password: $EMQ_PASSWORD, --password-file, or a terminal to be asked on", p)
 			}
 			continue

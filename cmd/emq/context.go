@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/valkey-io/valkey-go"
 )
 
 func newContext(a *app) *cobra.Command {
@@ -27,7 +28,7 @@ alone. Passwords are not: they come from $EMQ_PASSWORD, from a file, or are aske
 	// changing is a command that changes the file.
 	changing := func(use, short, example string, args int, change func(c *contexts, args []string) (string, error)) *cobra.Command {
 		complete := func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-			if args != nil && len(args) > 0 {
+			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 			return completeContexts(cmd, args, begun)
@@ -45,7 +46,10 @@ alone. Passwords are not: they come from $EMQ_PASSWORD, from a file, or are aske
 				if err := c.write(); err != nil {
 					return err
 				}
-				fmt.Fprintln(a.err, text)
+				if a.json {
+					return a.emit(contextRecord(c, args[0]))
+				}
+				fmt.Fprintln(a.out, text)
 				return nil
 			}}
 	}
@@ -75,9 +79,8 @@ alone. Passwords are not: they come from $EMQ_PASSWORD, from a file, or are aske
 						return "", err
 					}
 				}
-				a.quiet = true
-				if _, err := p.option(a); err != nil {
-					return "", err
+				if _, err := valkey.ParseURL(p.URL); err != nil {
+					return "", notURL(err)
 				}
 				c.Contexts[args[0]] = p
 				if len(c.Contexts) == 1 {
@@ -100,7 +103,7 @@ alone. Passwords are not: they come from $EMQ_PASSWORD, from a file, or are aske
 			t := columns("", "NAME", "SERVER")
 			for _, name := range slices.Sorted(maps.Keys(c.Contexts)) {
 				if a.json {
-					if err := a.emit(new(record).set("context", name).set("url", c.Contexts[name].String()).set("current", name == c.Current)); err != nil {
+					if err := a.emit(contextRecord(c, name)); err != nil {
 						return err
 					}
 				}
@@ -125,4 +128,15 @@ alone. Passwords are not: they come from $EMQ_PASSWORD, from a file, or are aske
 		}),
 	)
 	return cmd
+}
+
+// contextRecord is a context's record; one that was forgotten has no URL.
+func contextRecord(c contexts, name string) *record {
+	r := new(record).set("context", name)
+	if p, ok := c.Contexts[name]; ok {
+		r.set("url", p.String())
+	} else {
+		r.set("url", nil)
+	}
+	return r.set("current", name == c.Current)
 }

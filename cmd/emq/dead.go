@@ -47,16 +47,6 @@ func (c *choice) flags(cmd *cobra.Command, group bool) {
 	}
 }
 
-// empty refuses flags that are given and say nothing: a script's variable that is not set must not choose all.
-func (c *choice) check(cmd *cobra.Command) error {
-	for _, name := range []string{"match", "group", "older-than"} {
-		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && strings.TrimSpace(f.Value.String()) == "" {
-			return usage("--%s is empty, which would choose everything", name)
-		}
-	}
-	return nil
-}
-
 func (c *choice) any() bool { return c.match+c.group+c.olderThan != "" }
 
 // words are the flags again, for a command that is printed.
@@ -69,47 +59,31 @@ func (c *choice) words() (w []string) {
 	return w
 }
 
-// filter is what the flags choose. The short name of a group is looked up among those that there are.
-func (c *choice) filter(ctx context.Context, a *app, s *operator.Server, queue string) (f operator.Filter, err error) {
+// filter is what the flags choose, but for a group that is given by its short name: app.chosen looks at that.
+// Flags that are given and say nothing are refused: a script's variable that is not set must not choose all.
+func (c *choice) filter(cmd *cobra.Command) (f operator.Filter, err error) {
+	for _, name := range []string{"match", "group", "older-than"} {
+		if given := cmd.Flags().Lookup(name); given != nil && given.Changed && strings.TrimSpace(given.Value.String()) == "" {
+			return f, usage("--%s is empty, which would choose everything", name)
+		}
+	}
 	f.Match = c.match
 	if c.olderThan != "" {
 		if f.OlderThan, err = durationOf(c.olderThan); err != nil || f.OlderThan < 0 {
 			return f, usage("--older-than %q is no duration: 90m, 36h, 30d", c.olderThan)
 		}
 	}
-	if c.group == "" {
-		return f, nil
-	}
-	if !shortName.MatchString(c.group) {
+	if c.group != "" && !shortName.MatchString(c.group) {
 		f.Group = operator.Normalise(c.group)
-		return f, nil
 	}
-	step, done := a.progress("looking for the group")
-	groups, err := s.Groups(ctx, queue, emq.StateDead, operator.Filter{}, step)
-	done()
-	if err != nil {
-		return f, err
-	}
-	for _, g := range groups {
-		switch {
-		case nameOf(g) != c.group:
-		case f.Group != "":
-			return f, refused("two groups are called %s: give the error itself, as the group has it", c.group)
-		default:
-			f.Group = g.Error
-		}
-	}
-	if f.Group != "" {
-		return f, nil
-	}
-	return f, absent("%s has no dead letters of group %s: %s lists the groups", printable(queue), c.group, a.line("dead", "groups", queue))
+	return f, nil
 }
 
 // A group's short name is the beginning of its error's hash: it is the same tomorrow, and on every server.
 var shortName = regexp.MustCompile(`^[0-9a-f]{8}$`)
 
-func nameOf(g operator.Group) string {
-	sum := sha256.Sum256([]byte(g.Error))
+func nameOf(alike string) string {
+	sum := sha256.Sum256([]byte(alike))
 	return hex.EncodeToString(sum[:4])
 }
 
@@ -127,7 +101,8 @@ mostly have one cause. Below each group stands the command that requeues it.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeQueues(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := c.check(cmd); err != nil {
+			f, err := c.filter(cmd)
+			if err != nil {
 				return err
 			}
 			ctx, queue := cmd.Context(), args[0]
@@ -136,10 +111,6 @@ mostly have one cause. Below each group stands the command that requeues it.`,
 				return err
 			}
 			if err := a.present(ctx, s, queue); err != nil {
-				return err
-			}
-			f, err := c.filter(ctx, a, s, queue)
-			if err != nil {
 				return err
 			}
 			step, done := a.progress("reading errors")
@@ -177,7 +148,7 @@ const others = "{other}"
 
 // mending is the command that does something with a group.
 func (a *app) mending(verb, queue string, g operator.Group, c choice) string {
-	c.group = nameOf(g)
+	c.group = nameOf(g.Error)
 	return a.line(append([]string{"dead", verb, queue}, c.words()...)...)
 }
 
@@ -186,7 +157,7 @@ func groupRecord(a *app, queue string, g operator.Group, total int64, c choice) 
 	if g.Error != others {
 		requeue = a.mending("requeue", queue, g, c)
 	}
-	return new(record).bytes("queue", queue).set("group", nameOf(g)).set("jobs", g.Jobs).set("share", rounded(float64(g.Jobs)/float64(total))).
+	return new(record).bytes("queue", queue).set("group", nameOf(g.Error)).set("jobs", g.Jobs).set("share", rounded(float64(g.Jobs)/float64(total))).
 		time("oldest_at_ms", g.Oldest).time("newest_at_ms", g.Newest).bytes("error", g.Error).bytes("example_id", g.Example.ID).
 		bytes("example_error", g.Example.LastError).set("requeue", requeue)
 }
@@ -207,7 +178,7 @@ func (a *app) tellGroups(queue string, groups []operator.Group, total int64, n i
 		case ago(g.Oldest) != ago(g.Newest):
 			made = fmt.Sprintf("made %s to %s ago", ago(g.Oldest), ago(g.Newest))
 		}
-		fmt.Fprintf(&b, "\n%s  %s  %.1f %%  %s\n", p.bold(nameOf(g)), p.bold(many(g.Jobs, "job")), 100*float64(g.Jobs)/float64(total), made)
+		fmt.Fprintf(&b, "\n%s  %s  %.1f %%  %s\n", p.bold(nameOf(g.Error)), p.bold(many(g.Jobs, "job")), 100*float64(g.Jobs)/float64(total), made)
 		field := func(name, value string) { fmt.Fprintf(&b, "  %s  %s\n", p.faint(fmt.Sprintf("%-7s", name)), value) }
 		room := max(a.room()-11, 60)
 		field("error", p.red(cut(printable(g.Error), room)))
@@ -237,7 +208,8 @@ func newDeadLs(a *app) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeQueues(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := c.check(cmd); err != nil {
+			f, err := c.filter(cmd)
+			if err != nil {
 				return err
 			}
 			if n < 0 {
@@ -251,14 +223,10 @@ func newDeadLs(a *app) *cobra.Command {
 			if err := a.present(ctx, s, queue); err != nil {
 				return err
 			}
-			f, err := c.filter(ctx, a, s, queue)
-			if err != nil {
-				return err
-			}
 			f.Rows, f.Payload = true, glance
 			var jobs []operator.Job
 			told, more := 0, false
-			for j, err := range a.chosen(ctx, s, queue, f) {
+			for j, err := range a.chosen(ctx, s, queue, c, f) {
 				if err != nil {
 					return err
 				}
@@ -294,22 +262,41 @@ func newDeadLs(a *app) *cobra.Command {
 	return cmd
 }
 
-// chosen walks the dead letters and has those that the filter chooses.
-func (a *app) chosen(ctx context.Context, s *operator.Server, queue string, f operator.Filter) iter.Seq2[operator.Job, error] {
+// chosen walks the dead letters and has those that flags choose.
+func (a *app) chosen(ctx context.Context, s *operator.Server, queue string, c choice, f operator.Filter) iter.Seq2[operator.Job, error] {
 	return func(yield func(operator.Job, error) bool) {
 		step, done := a.progress("choosing")
 		skipped := int64(0)
-		for j, err := range s.Select(ctx, queue, emq.StateDead, "", 0, f, func(p operator.Progress) {
+		name, alike := "", ""
+		if shortName.MatchString(c.group) {
+			name, f.Rows = c.group, true
+		}
+		walk := s.Select(ctx, queue, emq.StateDead, "", 0, f, func(p operator.Progress) {
 			skipped = p.Skipped
 			step(p)
-		}) {
-			if !yield(j, err) {
+		})
+		ended := false
+		for j, err := range walk {
+			if name != "" && err == nil {
+				text := operator.Normalise(j.LastError)
+				switch {
+				case j.Err != nil || nameOf(text) != name:
+					continue
+				case alike != "" && alike != text:
+					err = refused("two groups are called %s: give the error itself, as the group has it", name)
+				}
+				alike = text
+			}
+			if ended = !yield(j, err) || err != nil; ended {
 				break
 			}
 		}
 		done()
 		if skipped > 0 {
 			fmt.Fprintf(a.err, "Of %s the payload is longer than 1 MiB and was not searched.\n", many(skipped, "job"))
+		}
+		if name != "" && alike == "" && !ended {
+			yield(operator.Job{}, absent("%s has no such dead letters of group %s: %s lists the groups", printable(queue), name, a.line("dead", "groups", queue)))
 		}
 	}
 }
@@ -346,7 +333,8 @@ func newDeadBulk(a *app, what operator.Action, cmd *cobra.Command) *cobra.Comman
 	cmd.Args = cobra.MinimumNArgs(1)
 	cmd.ValidArgsFunction = a.completeQueues(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := c.check(cmd); err != nil {
+		f, err := c.filter(cmd)
+		if err != nil {
 			return err
 		}
 		ctx, queue, named := cmd.Context(), args[0], len(args) > 1
@@ -368,12 +356,8 @@ func newDeadBulk(a *app, what operator.Action, cmd *cobra.Command) *cobra.Comman
 		if err := a.present(ctx, s, queue); err != nil {
 			return err
 		}
-		f, err := c.filter(ctx, a, s, queue)
-		if err != nil {
-			return err
-		}
 		var ids []string
-		for j, err := range a.chosen(ctx, s, queue, f) {
+		for j, err := range a.chosen(ctx, s, queue, c, f) {
 			if err != nil {
 				return err
 			}

@@ -129,7 +129,7 @@ func TestRequeueUnderLoad(t *testing.T) {
 	terminal(t, s, dir, "default")
 	for _, block := range page.Commands(t, "../../docs/howto.md") {
 		if strings.HasPrefix(block[0].Line, "cd ") {
-			follow(t, dir, block)
+			page.Follow(t, dir, block, "valkey-cli", dir+"/valkey-cli")
 		}
 	}
 	store.WaitFor(t, "those that were requeued to be done", func() bool {

@@ -38,26 +38,9 @@ func TestHowTo(t *testing.T) {
 				return "no such mailbox"
 			})
 		}
-		follow(t, dir, block)
+		page.Follow(t, dir, block, "valkey-cli", dir+"/valkey-cli")
 	}
 	require.Empty(t, s.Keyspace().Check(wire.Wire6))
-}
-
-// follow runs a block of a page in one shell, and holds what each command prints against the page.
-func follow(t *testing.T, dir string, block []page.Command) {
-	t.Helper()
-	var lines strings.Builder
-	fmt.Fprintf(&lines, "export TMPDIR='%s'\n", dir)
-	for i, c := range block {
-		fmt.Fprintf(&lines, "exec >'%s/out.%d'\n%s\n", dir, i, strings.TrimSuffix(c.Line, "\n"))
-	}
-	out, err := page.Run(t, dir, lines.String(), "valkey-cli", dir+"/valkey-cli")
-	require.NoError(t, err, "%s\n%s", lines.String(), out)
-	for i, c := range block {
-		printed, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("out.%d", i)))
-		require.NoError(t, err)
-		require.True(t, c.Matches(string(printed)), "%s\nprinted:\n%s\nthe page has:\n%s", c.Line, printed, c.Prints)
-	}
 }
 
 // terminal puts a valkey-cli into a folder that speaks to the server as a user, and prints to a file as it would to a

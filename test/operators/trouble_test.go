@@ -98,7 +98,7 @@ func TestTrouble(t *testing.T) {
 			dir := t.TempDir()
 			terminal(t, s, dir, "default")
 			for _, block := range blocks {
-				follow(t, dir, block)
+				page.Follow(t, dir, block, "valkey-cli", dir+"/valkey-cli")
 			}
 			if trouble.then != "" {
 				store.WaitFor(t, "the job", func() bool { return c.Do(mail.Claim(1<<40)...) == trouble.then })

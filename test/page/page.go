@@ -3,8 +3,10 @@
 package page
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -71,6 +73,24 @@ func (c Command) Matches(printed string) bool {
 	pattern := strings.ReplaceAll(regexp.QuoteMeta(c.Prints), "…", `[^\n]*`)
 	pattern = regexp.MustCompile(`(?m)^\[\^\\n\]\*\n`).ReplaceAllString(pattern, `(?:[^\n]*\n)*`)
 	return regexp.MustCompile("^" + pattern + "$").MatchString(printed)
+}
+
+// Follow runs a block of a page in one shell, in a folder, and holds what each command prints against the page. instead has, in
+// turn, what stands on the page and what is to stand there.
+func Follow(t testing.TB, dir string, block []Command, instead ...string) {
+	t.Helper()
+	var lines strings.Builder
+	fmt.Fprintf(&lines, "export TMPDIR='%s'\n", dir)
+	for i, c := range block {
+		fmt.Fprintf(&lines, "exec >'%s/out.%d'\n%s\n", dir, i, strings.TrimSuffix(c.Line, "\n"))
+	}
+	out, err := Run(t, dir, lines.String(), instead...)
+	require.NoError(t, err, "%s\n%s", lines.String(), out)
+	for i, c := range block {
+		printed, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("out.%d", i)))
+		require.NoError(t, err)
+		require.True(t, c.Matches(string(printed)), "%s\nprinted:\n%s\nthe page has:\n%s", c.Line, printed, c.Prints)
+	}
 }
 
 // Run runs lines in a folder; instead has, in turn, what stands on the page and what is to stand there.
