@@ -23,11 +23,11 @@ func newBench(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "how many jobs a second this server carries, as asked from here",
-		Long: `Enqueues jobs into a queue of its own, claims and completes them, and tells how many a second, and how long a call took. The queue
-is gone afterwards, also after an interrupt.
+		Long: `Enqueues jobs into a queue of its own, claims and completes them, and tells how many a second, and how long a call took. The
+queue is gone afterwards, also after an interrupt.
 
-These are absolute figures, of this server, network, machine and moment: they are not to be compared with those of others, nor with
-"make bench", which compares the module with scripts on a still machine. The server's other clients feel the load.`,
+These are absolute figures, of this server, network, machine and moment: they are not to be compared with those of others,
+nor with "make bench", which compares the module with scripts on a still machine. The server's other clients feel the load.`,
 		Example: `  emq bench --clients 8 --batch 100`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

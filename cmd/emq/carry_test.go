@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -258,7 +259,7 @@ case $what in
 done) exit 0 ;;
 later) echo 'not now' >&2; exit 75 ;;
 dead) echo 'no such address' >&2; exit 65 ;;
-failed) printf 'beginning %s end' `+long+` >&2; exit 1 ;;
+failed) printf 'beginning %s end.' `+long+` >&2; exit 1 ;;
 mute) exit 3 ;;
 bytes) printf 'a\377b' >&2; exit 1 ;;
 killed) kill -KILL $$ ;;
@@ -289,7 +290,7 @@ esac`)
 	require.Equal(t, "the command ended with exit status 3", found["mute"]["last_error"])
 	require.Equal(t, "the command ended with signal: killed", found["killed"]["last_error"])
 	require.Equal(t, "a\uFFFDb", found["bytes"]["last_error"])
-	require.Equal(t, strings.Repeat("é", 510)+" end", found["failed"]["last_error"])
+	require.Equal(t, strings.Repeat("é", 509)+" end.", found["failed"]["last_error"])
 	for _, name := range []string{"failed", "mute", "killed", "bytes"} {
 		require.Equal(t, "1", found[name]["failures"], name)
 	}
@@ -609,4 +610,40 @@ func TestBench(t *testing.T) {
 	d.ok("enqueue", "mails", "x")
 	require.Equal(t, exitUsage, d.emq("bench", "--jobs", "10").code)
 	require.Equal(t, 0, d.emq("bench", "--jobs", "10", "--yes").code)
+}
+
+// The user whom docs/command.md calls the mover can do all that it says, and the page tells the names of all records.
+func TestMover(t *testing.T) {
+	text, err := os.ReadFile(manual)
+	require.NoError(t, err)
+	d, e := sit(t), sit(t)
+	d.stock(mails, 20)
+	var link []string
+	for _, desk := range []*desk{d, e} {
+		desk.c.Must(regexp.MustCompile(`(?m)^ACL SETUSER mover .*$`).FindString(string(text)))
+		link = append(link, "valkey://mover@"+desk.p.Addr())
+	}
+	d = d.with("EMQ_URL="+link[0], "EMQ_PASSWORD=secret", "EMQ_TO_PASSWORD=secret")
+	e = e.with("EMQ_URL="+link[1], "EMQ_PASSWORD=secret")
+	all := d.emq("export", "mails")
+	require.Equal(t, 0, all.code, all.err)
+	list := d.records("enqueue", "mails", "x")
+	r := d.fed("x\n", "enqueue", "mails", "--raw", "--json")
+	require.Equal(t, 0, r.code, r.err)
+	list = append(append(list, records(t, r.out)...), d.records("move", "mails", "new", "--to-url", link[1], "--yes")...)
+	list = append(list, d.records("move", "mails", "new", "--dry-run")...)
+	r = e.fed(all.out, "import", "--queue", "again", "--json")
+	require.Equal(t, 0, r.code, r.err)
+	list = append(list, records(t, r.out)...)
+	list = append(list, records(t, d.emq("bench", "--jobs", "10", "--json", "--yes").out)...)
+	list = append(list, records(t, all.out)...)
+	require.Greater(t, len(list), 70)
+	for _, r := range list {
+		for name := range r {
+			require.Contains(t, string(text), "`"+strings.TrimSuffix(name, "_base64")+"`")
+		}
+	}
+	require.Equal(t, map[string]int64{"pending": 22, "scheduled": 20, "dead": 20}, e.sizes("new"))
+	d.sound()
+	e.sound()
 }

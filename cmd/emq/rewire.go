@@ -35,8 +35,8 @@ func newRewire(a *app) *cobra.Command {
 
 Both wires keep a job in the same keys and fields, so nothing else is rewritten. What the other wire can't go on with is
 reported, and stops the move; gates (emq:{q}:meta) are reported and do not, though the module keeps to them and scripts
-may not. Stop every speaker of the old wire first, producers and workers: those that look at the identity will be refused, those that
-don't would damage the store.`,
+may not. Stop every speaker of the old wire first, producers and workers: those that look at the identity will be
+refused, those that don't would damage the store.`,
 		Example: `  emq rewire --to 6
   emq rewire --to 6 --apply`,
 		Args: cobra.NoArgs,

@@ -37,7 +37,8 @@ func newWork(a *app) *cobra.Command {
 		Use:   "work QUEUE… -- COMMAND [ARGUMENT…]",
 		Short: "run a command for each job",
 		Long: `Works on queues: runs the command for each job, with the payload on its standard input, and $EMQ_ID, $EMQ_QUEUE,
-$EMQ_TOKEN (which claim this is) and $EMQ_FAILURES (how often it failed before). How the command ends says what becomes of the job:
+$EMQ_TOKEN (which claim this is) and $EMQ_FAILURES (how often it failed before). How the command ends says what becomes of
+the job:
 
   0      done
   75     later: it comes again after --later, and that is no failure
@@ -45,8 +46,8 @@ $EMQ_TOKEN (which claim this is) and $EMQ_FAILURES (how often it failed before).
   other  failed: it comes again, later each time, and is dead after --max-failures
 
 The error of a failed job is the end of what the command wrote to its standard error, 1 KiB at most. A command may take as
-long as it likes: its lease is extended. If the lease is lost all the same, or --job-timeout is over, its process group gets SIGTERM, and
-SIGKILL five seconds later.
+long as it likes: its lease is extended. If the lease is lost all the same, or --job-timeout is over, its process group
+gets SIGTERM, and SIGKILL five seconds later.
 
 On SIGTERM or Ctrl-C no more jobs are claimed. Commands have --grace to end; then they are killed, and their jobs given back,
 uncounted. A second signal kills at once. If this program itself is killed, so are its commands, on Linux, and the server
