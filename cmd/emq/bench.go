@@ -59,6 +59,7 @@ type bench struct {
 	conns   []emq.Conn
 	base    string
 	payload string
+	held    sync.Map // id → token
 }
 
 func (b *bench) run(ctx context.Context) error {
@@ -107,14 +108,13 @@ func (b *bench) run(ctx context.Context) error {
 			many(b.jobs, "job"), size(int64(b.size)), many(b.clients, "client"), b.batch)
 	}
 	t := columns("", ">JOBS/S", ">P50", ">P95", ">P99")
-	var held sync.Map // id → token
 	for _, phase := range []struct {
 		name string
-		call func(ctx context.Context, c emq.Conn, ids []string) error
+		call func(context.Context, emq.Conn, []string) error
 	}{
-		{"enqueue", func(ctx context.Context, c emq.Conn, ids []string) error { return b.enqueue(ctx, c, ids) }},
-		{"claim", func(ctx context.Context, c emq.Conn, ids []string) error { return b.claim(ctx, c, len(ids), &held) }},
-		{"complete", func(ctx context.Context, c emq.Conn, ids []string) error { return b.complete(ctx, c, ids, &held) }},
+		{"enqueue", b.enqueue},
+		{"claim", b.claim},
+		{"complete", b.complete},
 	} {
 		times, took, err := b.phase(ctx, phase.name, phase.call)
 		if err != nil {
@@ -131,7 +131,8 @@ func (b *bench) run(ctx context.Context) error {
 			}
 			continue
 		}
-		t.add(phase.name, count(int64(rate)), at(50).Round(time.Microsecond).String(), at(95).Round(time.Microsecond).String(), at(99).Round(time.Microsecond).String())
+		us := func(part int) string { return at(part).Round(time.Microsecond).String() }
+		t.add(phase.name, count(int64(rate)), us(50), us(95), us(99))
 	}
 	if b.json {
 		return nil
@@ -192,7 +193,8 @@ func (b *bench) enqueue(ctx context.Context, c emq.Conn, ids []string) error {
 	return err
 }
 
-func (b *bench) claim(ctx context.Context, c emq.Conn, n int, held *sync.Map) error {
+// claim claims as many jobs as there are ids.
+func (b *bench) claim(ctx context.Context, c emq.Conn, ids []string) error {
 	const lease = "600000"
 	var jobs []emq.Reply
 	if b.batch == 1 {
@@ -202,7 +204,7 @@ func (b *bench) claim(ctx context.Context, c emq.Conn, n int, held *sync.Map) er
 		}
 		jobs = append(jobs, job)
 	} else {
-		r, err := c.Do(ctx, "EMQ.MCLAIM", b.base, lease, strconv.Itoa(n))
+		r, err := c.Do(ctx, "EMQ.MCLAIM", b.base, lease, strconv.Itoa(len(ids)))
 		if err != nil {
 			return err
 		}
@@ -212,14 +214,14 @@ func (b *bench) claim(ctx context.Context, c emq.Conn, n int, held *sync.Map) er
 		if len(job.List) != 3 {
 			return errors.New("a job of the bench is missing: somebody claims them")
 		}
-		held.Store(job.List[0].Str, strconv.FormatInt(job.List[2].Int, 10))
+		b.held.Store(job.List[0].Str, strconv.FormatInt(job.List[2].Int, 10))
 	}
 	return nil
 }
 
-func (b *bench) complete(ctx context.Context, c emq.Conn, ids []string, held *sync.Map) error {
+func (b *bench) complete(ctx context.Context, c emq.Conn, ids []string) error {
 	token := func(id string) string {
-		t, _ := held.LoadAndDelete(id)
+		t, _ := b.held.LoadAndDelete(id)
 		text, _ := t.(string)
 		return text
 	}

@@ -585,6 +585,8 @@ func TestMove(t *testing.T) {
 	require.Equal(t, exitRefused, r.code)
 	require.Contains(t, r.err, "1 job stayed")
 	require.Equal(t, exitUsage, d.emq("move", "mails", "x", "--state", "active", "--yes").code)
+	require.Equal(t, exitAbsent, d.emq("move", "nobody", "x", "--yes").code)
+	require.Empty(t, e.sizes("x"))
 }
 
 // The bench leaves nothing behind, also when it is interrupted, and loads no server that works unless it may.

@@ -115,6 +115,7 @@ func (a *app) export(ctx context.Context, names []string, at exportPlace) (err e
 	for _, q := range found {
 		p.Total += q.Pending + q.Active + q.Scheduled + q.Dead
 	}
+	begin := at
 	out := bufio.NewWriterSize(a.out, 1<<16)
 	defer func() {
 		done()
@@ -133,13 +134,15 @@ func (a *app) export(ctx context.Context, names []string, at exportPlace) (err e
 	}()
 	for _, name := range names {
 		q := emq.NewQueue[[]byte](c, name, emq.Encoding(emq.Raw))
-		for _, state := range states {
-			if name == at.Queue && slices.Index(states, state) < slices.Index(states, at.State) {
-				continue
-			}
+		for i, state := range states {
 			var cursor operator.Cursor
-			if name == at.Queue && state == at.State {
-				cursor = at.Cursor
+			if name == begin.Queue {
+				if i < slices.Index(states, begin.State) {
+					continue
+				}
+				if state == begin.State {
+					cursor = begin.Cursor
+				}
 			}
 			for {
 				// First how long they are, and as many as are not too much.
@@ -170,20 +173,20 @@ func (a *app) export(ctx context.Context, names []string, at exportPlace) (err e
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				if page.Next != "" {
-					cursor = page.Next
-					at = exportPlace{name, state, cursor}
-				}
-				if page.Next == "" {
+				if cursor = page.Next; cursor == "" {
 					break
 				}
+				at = exportPlace{name, state, cursor}
+			}
+			if i+1 < len(states) {
+				at = exportPlace{name, states[i+1], ""}
 			}
 		}
 	}
 	return nil
 }
 
-// known are the fields of a row that have names of their own in an export; text is what their values are.
+// numbers are the fields of a row that are numbers in an export.
 var numbers = []string{"attempts", "failures", "stalled"}
 
 // writeJob writes a job as import reads it.

@@ -116,8 +116,10 @@ func (a *app) move(ctx context.Context, to *connection, from, queue string, of [
 	if a.dryRun {
 		return a.wouldMove(ctx, s, from, place, of, filter)
 	}
-	if err := a.confirm(ctx, "Move %s from %s to %s", what, printable(from), place); err != nil {
-		return err
+	if total > 0 {
+		if err := a.confirm(ctx, "Move %s from %s to %s", what, printable(from), place); err != nil {
+			return err
+		}
 	}
 	source := emq.NewQueue[[]byte](here, from, emq.Encoding(emq.Raw))
 	target := emq.NewQueue[[]byte](there, queue, emq.Encoding(emq.Raw))
@@ -126,12 +128,16 @@ func (a *app) move(ctx context.Context, to *connection, from, queue string, of [
 	var p operator.Progress
 	p.Total = total
 	moved, _, err := source.MoveTo(ctx, target, movable[0]) // those that were on their way
+	if err == nil && moved == 0 && blank(found[0]) {
+		return absent("there is no queue %s; \"emq ls\" lists them", shell(from))
+	}
 	p.Changed = int64(moved)
 	for _, state := range of {
 		if err != nil {
 			break
 		}
-		ids := chosen(ctx, s, from, state, filter, func(o operator.Progress) { step(operator.Progress{Seen: p.Seen + o.Seen, Total: total}) })
+		before := p.Seen
+		ids := chosen(ctx, s, from, state, filter, func(o operator.Progress) { step(operator.Progress{Seen: before + o.Seen, Total: total}) })
 		for some, failed := range hundreds(ids, 500) {
 			if err = failed; err != nil {
 				break

@@ -234,12 +234,15 @@ func (w *work) failures(ctx context.Context, job *emq.Job[[]byte]) (string, bool
 // tail passes on what is written, and keeps the end of it.
 type tail struct {
 	to   io.Writer
+	mu   sync.Mutex // what a command has left behind may still write
 	kept []byte
 }
 
 const tailBytes = 1024
 
 func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.kept = append(t.kept, b...); len(t.kept) > 2*tailBytes {
 		t.kept = bytes.Clone(t.kept[len(t.kept)-tailBytes-4:])
 	}
@@ -248,6 +251,8 @@ func (t *tail) Write(b []byte) (int, error) {
 
 // error is a failure: what was written last, or how the command ended.
 func (t *tail) error(state *os.ProcessState) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	end := t.kept[max(0, len(t.kept)-tailBytes):]
 	if len(end) < len(t.kept) {
 		for len(end) > 0 && end[0]&0xC0 == 0x80 { // not from the middle of a letter
