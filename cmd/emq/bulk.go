@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 
 	emq "emq/clients/go"
 	"emq/operator"
@@ -19,16 +18,18 @@ var deeds = map[operator.Action]struct{ do, done string }{
 	operator.Release: {"Release", "released"},
 }
 
-// letters is how jobs of a state are called.
-func letters(n int64, state emq.State) string {
+// noun is what a job of a state is called.
+func noun(state emq.State) string {
 	switch state {
 	case emq.StateDead:
-		return many(n, "dead letter")
+		return "dead letter"
 	case emq.StateAny:
-		return many(n, "job")
+		return "job"
 	}
-	return many(n, string(state)+" job")
+	return string(state) + " job"
 }
+
+func letters(n int64, state emq.State) string { return many(n, noun(state)) }
 
 // idsOf has the ids of arguments, of which "-" stands for those of standard input, one a line.
 func (a *app) idsOf(args []string) (ids []string, err error) {
@@ -66,34 +67,41 @@ func (a *app) byIDs(ctx context.Context, what operator.Action, queue string, sta
 	if err != nil {
 		return err
 	}
+	named := int64(len(ids))
 	if a.dryRun {
-		if ids, err = a.there(ctx, s, queue, ids, state); err != nil {
+		found, err := a.there(ctx, s, queue, ids)
+		if err != nil {
 			return err
 		}
+		ids = found[state]
 	}
 	// Many are asked about, and what is removed is gone.
-	done, err := a.apply(ctx, s, what, queue, state, ids, len(ids) > 1 || what == operator.Remove)
-	if err == nil && !a.dryRun && done.Changed+done.Refused < int64(len(ids)) {
-		return absent("%s of %s: %s", letters(int64(len(ids))-done.Changed, state), printable(queue), "there were none of these ids")
+	done, err := a.apply(ctx, s, what, queue, state, ids, named > 1 || what == operator.Remove)
+	missing := named - done.Changed - done.Refused
+	if a.dryRun {
+		missing = named - int64(len(ids))
+	}
+	if err == nil && missing > 0 {
+		return absent("%s of %s: %s has no such %s", count(missing), many(named, "id"), printable(queue), noun(state))
 	}
 	return err
 }
 
-// there has those of some ids that name jobs of a state.
-func (a *app) there(ctx context.Context, s *operator.Server, queue string, ids []string, of ...emq.State) (found []string, err error) {
+// there looks for jobs and has the ids of those that there are, by their states, and under any.
+func (a *app) there(ctx context.Context, s *operator.Server, queue string, ids []string) (map[emq.State][]string, error) {
+	found := map[emq.State][]string{}
 	for _, id := range ids {
 		j, err := s.Job(ctx, queue, id, 0)
-		if err != nil && !isGone(err) {
+		switch {
+		case errors.Is(err, operator.ErrNoJob):
+		case err != nil:
 			return nil, err
-		}
-		if err == nil && (slices.Contains(of, j.State) || slices.Contains(of, emq.StateAny)) {
-			found = append(found, id)
+		default:
+			found[j.State], found[emq.StateAny] = append(found[j.State], id), append(found[emq.StateAny], id)
 		}
 	}
 	return found, nil
 }
-
-func isGone(err error) bool { return errors.Is(err, operator.ErrNoJob) }
 
 // apply does something with jobs, after it asked if it is to, and tells how many there were.
 func (a *app) apply(ctx context.Context, s *operator.Server, what operator.Action, queue string, state emq.State, ids []string, ask bool) (p operator.Progress, err error) {
@@ -132,11 +140,7 @@ func (a *app) apply(ctx context.Context, s *operator.Server, what operator.Actio
 		return p, report(stopped(ctx, err, "%s of %s were %s", count(p.Changed), letters(n, state), word.done))
 	}
 	if !a.json {
-		text := fmt.Sprintf("%s of %s %s.", letters(p.Changed, state), printable(queue), word.done)
-		if gone := n - p.Changed - p.Refused; gone > 0 {
-			text += fmt.Sprintf(" %s had gone or changed state meanwhile.", count(gone))
-		}
-		fmt.Fprintln(a.out, text)
+		fmt.Fprintf(a.out, "%s of %s %s.\n", letters(p.Changed, state), printable(queue), word.done)
 	}
 	if p.Refused > 0 {
 		err = refused("%s belong to lanes or flows of other programs, and were left alone", many(p.Refused, "job"))

@@ -21,7 +21,7 @@ func (d *desk) letters(n int) (ids []string) {
 	}
 	d.bury(mails, ids, func(i int) string {
 		if i%8 < 3 {
-			return fmt.Sprintf("550 no such mailbox: user %d", 100_000+i)
+			return fmt.Sprintf("550 no such mailbox: user %d", 100_000+i%50)
 		}
 		return fmt.Sprintf("smtp: timeout after %d s\nagain later", 30+i%9)
 	})
@@ -99,12 +99,12 @@ func TestChoices(t *testing.T) {
 	require.Equal(t, 6.0, chosen("--older-than", "30m", "--match", "no such"))
 	require.Equal(t, 0.0, chosen("--older-than", "1d"))
 	require.Equal(t, 6.0, chosen("--group", "550 no such mailbox: user 777"))
-	require.Equal(t, 2.0, chosen(ids[0], late, "JOBnone", ids[0]))
+	require.Equal(t, 2.0, chosen(ids[0], late, ids[0]))
 	require.Equal(t, 1.0, records(t, d.fed(late+"\nJOBnone\n\n", "dead", "requeue", "mails", "--dry-run", "--json", "-").out)[0]["chosen"])
 
 	before := d.p.Keyspace()
 	for _, wrong := range [][]string{{}, {"--match", ""}, {"--group", " ", "--all"}, {"--older-than", ""}, {"--all", "--match", "x"}, {"--all", ids[0]},
-		{"--match", "x", ids[0]}, {"--older-than", "soon"}} {
+		{"--match", "x", ids[0]}, {"--older-than", "soon"}, {"--older-than", "0s"}, {"--match", "", "--all"}, {"--match", "", "--older-than", "30m"}, {"--older-than", "-1d"}, {"--older-than", "500000d"}} {
 		for _, verb := range []string{"requeue", "rm"} {
 			r := d.emq(append([]string{"dead", verb, "mails", "--yes"}, wrong...)...)
 			require.Equal(t, 2, r.code, "%s %q: %s", verb, wrong, r.err)
@@ -155,8 +155,9 @@ func TestByIDs(t *testing.T) {
 	r := d.fed(ids[1]+"\n"+ids[2]+"\nJOBp\n", "requeue", "mails", "-", "--yes")
 	require.Equal(t, 3, r.code)
 	require.Equal(t, "2 dead letters of mails requeued.\n", r.out)
+	require.Equal(t, "emq: 1 of 3 ids: mails has no such scheduled job or dead letter\n", r.err)
 	require.Equal(t, "1 active job of mails released.\n", d.ok("release", "mails", "JOBa"))
-	require.Equal(t, 3, d.emq("release", "mails", "JOBa").code)
+	require.Equal(t, told{3, "0 active jobs of mails released.\n", "emq: 1 of 1 id: mails has no such active job\n"}, d.emq("release", "mails", "JOBa"))
 	require.Equal(t, 3, d.emq("rm", "mails", "JOBa", "--state", "dead", "-y").code)
 	require.Equal(t, 2, d.emq("rm", "mails", "JOBa").code)
 	require.Equal(t, 2, d.emq("rm", "mails", "JOBa", "--state", "done", "-y").code)

@@ -55,9 +55,11 @@ func TestPasswords(t *testing.T) {
 	// Ctrl-C leaves the terminal as it was.
 	s = d.terminal(nil, "ls")
 	s.sees("Password of operator: ")
+	require.False(t, s.asFound())
 	s.types("\x03")
 	code, text = s.ends()
 	require.Equal(t, 130, code, text)
+	require.True(t, s.asFound())
 
 	// A server that wants one of everybody says so.
 	d.c.Must("CONFIG SET requirepass sesame")

@@ -69,7 +69,7 @@ func (c *choice) filter(cmd *cobra.Command) (f operator.Filter, err error) {
 	}
 	f.Match = c.match
 	if c.olderThan != "" {
-		if f.OlderThan, err = durationOf(c.olderThan); err != nil || f.OlderThan < 0 {
+		if f.OlderThan, err = durationOf(c.olderThan); err != nil || f.OlderThan <= 0 {
 			return f, usage("--older-than %q is no duration: 90m, 36h, 30d", c.olderThan)
 		}
 	}
@@ -363,7 +363,10 @@ func newDeadBulk(a *app, what operator.Action, cmd *cobra.Command) *cobra.Comman
 			}
 			ids = append(ids, j.ID)
 		}
-		_, err = a.apply(ctx, s, what, queue, emq.StateDead, ids, true)
+		p, err := a.apply(ctx, s, what, queue, emq.StateDead, ids, true)
+		if gone := int64(len(ids)) - p.Changed - p.Refused; err == nil && gone > 0 && !a.dryRun {
+			fmt.Fprintf(a.err, "%s had gone or changed state meanwhile.\n", many(gone, "other"))
+		}
 		return err
 	}
 	c.flags(cmd, true)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -62,6 +64,9 @@ func timeOf(s string) (time.Time, error) {
 func durationOf(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		d, err := time.ParseDuration(days + "h")
+		if err == nil && d.Abs() > math.MaxInt64/24 {
+			err = errors.New("too long")
+		}
 		return 24 * d, err
 	}
 	return time.ParseDuration(s)

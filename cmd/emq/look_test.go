@@ -74,7 +74,7 @@ func TestLsWatch(t *testing.T) {
 	code, text := screen.ends()
 	require.Equal(t, 0, code)
 	require.Regexp(t, `\x1b\[2A\rQUEUE`, text, "in place")
-	require.NotContains(t, text, "\x1b[31m", "NO_COLOR is set")
+	require.NotContains(t, text, "\x1b[2m", "NO_COLOR is set")
 }
 
 func TestTop(t *testing.T) {
@@ -90,6 +90,7 @@ func TestTop(t *testing.T) {
 	require.Equal(t, 0, code)
 	require.True(t, strings.HasSuffix(text, "\x1b[?25h\x1b[?1049l"), "the screen is as it was: %q", text[max(0, len(text)-40):])
 	require.NotContains(t, text, "bad\x1b")
+	require.True(t, s.asFound())
 	require.Contains(t, text, "\x1b[2mQUEUE", "colour on a terminal")
 }
 
@@ -144,7 +145,7 @@ func idsIn(list []map[string]any) (ids []string) {
 func TestShow(t *testing.T) {
 	d := sit(t)
 	id := made(2*time.Hour, 0)
-	d.must(mails.Menqueue(id, `{"to":"ann","text":"a\u001bb‮c"}`, "JOBtext", "two\r\n\tlines", "JOBbytes", "\x00\x01\xff", "JOBlong", strings.Repeat("é", 20000),
+	d.must(mails.Menqueue(id, "{\"to\":\"ann\",\"text\":\"a\\u001bb\u202ec\"}", "JOBtext", "two\r\n\tlines", "JOBbytes", "\x00\x01\xff", "JOBlong", strings.Repeat("é", 20000),
 		"JOBhuge", `["`+strings.Repeat("x", 40000)+`"]`))
 	d.must(mails.Mclaim(1<<40, 1), mails.Fail(id, "1", 0, 1, "no such\n\x1b[31mmailbox"))
 	require.Regexp(t, `\Aid           `+id+`

@@ -14,6 +14,7 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"emq/test/store"
 	"emq/test/wire"
@@ -217,6 +218,14 @@ func (s *session) ends() (int, string) {
 		s.t.Fatalf("the command does not end; the terminal has %q", s.text())
 	}
 	return 0, ""
+}
+
+// asFound reports whether the terminal is left as it was found: with what is typed shown, line by line.
+func (s *session) asFound() bool {
+	s.t.Helper()
+	state, err := unix.IoctlGetTermios(int(s.tty.Fd()), unix.TCGETS)
+	require.NoError(s.t, err)
+	return state.Lflag&unix.ECHO != 0 && state.Lflag&unix.ICANON != 0
 }
 
 // bury makes a queue of dead letters, each with its error; the ids tell that they were made hours ago, as many as there are jobs behind.

@@ -18,24 +18,29 @@ func (a *app) progress(what string) (step func(operator.Progress), done func()) 
 	if !terminal(a.err) {
 		return func(operator.Progress) {}, func() {}
 	}
-	bar := progressbar.NewOptions64(-1,
-		progressbar.OptionSetWriter(a.err),
-		progressbar.OptionSetDescription(what),
-		progressbar.OptionSetItsString("jobs"),
-		progressbar.OptionShowCount(), progressbar.OptionShowIts(),
-		progressbar.OptionFullWidth(),
-		progressbar.OptionClearOnFinish(),
-		progressbar.OptionThrottle(50*time.Millisecond))
+	var bar *progressbar.ProgressBar // made when it is known how much there is: one of unknown length turns by itself
 	return func(p operator.Progress) {
-			if total := max(p.Total, p.Seen); total > 0 && bar.GetMax64() != total {
+			total := max(p.Total, p.Seen, 1)
+			switch {
+			case bar == nil:
+				bar = progressbar.NewOptions64(total,
+					progressbar.OptionSetWriter(a.err),
+					progressbar.OptionSetDescription(what),
+					progressbar.OptionSetItsString("jobs"),
+					progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+					progressbar.OptionFullWidth(),
+					progressbar.OptionThrottle(50*time.Millisecond))
+			case bar.GetMax64() != total:
 				bar.ChangeMax64(total)
 			}
-			if p.Seen < bar.GetMax64() { // at its end it would finish; done does that
+			if p.Seen < total { // at its end it would go to the next line; done takes it away
 				_ = bar.Set64(p.Seen)
 			}
 		}, func() {
-			_ = bar.Clear()
-			_ = bar.Exit()
+			if bar != nil {
+				_ = bar.Clear()
+				_ = bar.Exit()
+			}
 		}
 }
 

@@ -36,26 +36,25 @@ input, one a line. Dead letters by their error: "emq dead requeue".`,
 				return err
 			}
 			// By what they are now: a call is about jobs of one state.
-			found := int64(0)
+			found, err := a.there(ctx, s, queue, ids)
+			if err != nil {
+				return err
+			}
+			done := 0
 			for _, of := range []emq.State{emq.StateScheduled, emq.StateDead} {
-				some, err := a.there(ctx, s, queue, ids, of)
-				if err != nil {
-					return err
-				}
-				if len(some) == 0 {
+				if len(found[of]) == 0 {
 					continue
 				}
-				p, err := a.apply(ctx, s, operator.Requeue, queue, of, some, len(ids) > 1)
+				p, err := a.apply(ctx, s, operator.Requeue, queue, of, found[of], len(ids) > 1)
 				if err != nil {
 					return err
 				}
-				found += p.Changed
-				if a.dryRun {
-					found += int64(len(some))
+				if done += int(p.Changed); a.dryRun {
+					done += len(found[of])
 				}
 			}
-			if missing := int64(len(ids)) - found; missing > 0 {
-				return absent("%s: no scheduled or dead job of %s has such an id", many(missing, "id"), printable(queue))
+			if missing := len(ids) - done; missing > 0 {
+				return absent("%s of %s: %s has no such scheduled job or dead letter", count(missing), many(len(ids), "id"), printable(queue))
 			}
 			return nil
 		},
