@@ -151,7 +151,7 @@ func table() []rule {
 		{`\b(?:localhost|[A-Za-z0-9][\w-]*(?:\.[\w-]+)+):\d{2,5}\b`, as("ADDR")},
 		{`\b[a-z][a-z0-9-]*:\d{4,5}\b`, as("ADDR")},
 		{`\b(?:lookup|ENOTFOUND|EAI_AGAIN)\s[A-Za-z0-9][\w.-]*(?::|\son\s|\s?$)`, lookup},
-		{`\b(?:host|hostname|resolve|server)\s[A-Za-z0-9][\w-]*(?:\.[\w-]*\w)+`, lookup},
+		{`\b(?:host|hostname|resolve|server):?\s[A-Za-z0-9][\w-]*(?:\.[\w-]*\w)+`, lookup},
 
 		{`\b(?:\d+(?:\.\d+)?(?:ns|us|µs|μs|ms|s|m|h|d))+\b`, as("N")},
 		{`\b[0-9A-Za-z]{8,}\b`, token},

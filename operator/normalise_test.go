@@ -30,6 +30,7 @@ var normalised = []struct{ text, want string }{
 		`rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp ADDR: connect: connection refused"`},
 	{`took 1m30.5s, more than 30s`, `took N, more than N`},
 	{`exit status 137`, `exit status 137`},
+	{`curl: (6) Could not resolve host: api.example.com`, `curl: (N) Could not resolve host: ADDR`},
 	{`signal: killed after 3 tries`, `signal: killed after N tries`},
 	{`json: cannot unmarshal string into Go struct field Order.items.qty of type int64`, `json: cannot unmarshal string into Go struct field Order.items.qty of type int64`},
 	{`unexpected EOF at offset 0x1F3a`, `unexpected EOF at offset ID`},
