@@ -1,0 +1,226 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	emq "emq/clients/go"
+	"emq/operator"
+)
+
+// choice is which jobs of a queue are meant.
+type choice struct {
+	Queue string
+	State emq.State
+	Match string        // in payloads and errors
+	Older time.Duration // by their ids
+}
+
+func (c choice) filter() operator.Filter {
+	return operator.Filter{Match: c.Match, OlderThan: c.Older}
+}
+
+// OlderText is how the time stands in forms.
+func (c choice) OlderText() string {
+	if c.Older == 0 {
+		return ""
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(c.Older.String(), "0s"), "0m")
+}
+
+// Words is the choice in words.
+func (c choice) Words() string {
+	var w []string
+	if c.Match != "" {
+		w = append(w, "with “"+visible(c.Match)+"” in the payload or the error")
+	}
+	if c.Older > 0 {
+		w = append(w, "older than "+span(c.Older))
+	}
+	return strings.Join(w, ", ")
+}
+
+// chosen reads a choice from a form or a URL.
+func chosen(r *request, otherwise emq.State, of ...emq.State) (c choice, err error) {
+	c.Queue, c.Match = r.queue(), r.FormValue("match")
+	if c.State, err = asked(r, otherwise, of...); err != nil {
+		return c, err
+	}
+	if text := strings.TrimSpace(r.FormValue("older")); text != "" {
+		if days, ok := strings.CutSuffix(text, "d"); ok {
+			n, err := strconv.Atoi(days)
+			if err != nil || n < 0 || n > 36500 {
+				return c, bad("%.20q is no age such as 90m, 12h or 7d.", text)
+			}
+			c.Older = time.Duration(n) * 24 * time.Hour
+		} else if c.Older, err = time.ParseDuration(text); err != nil || c.Older < 0 {
+			return c, bad("%.20q is no age such as 90m, 12h or 7d.", text)
+		}
+	}
+	return c, nil
+}
+
+// grouping is a walk through the jobs of a choice that counts them by their errors. All who ask for the same see the same one.
+type grouping struct {
+	choice
+	Began time.Time
+
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu       sync.Mutex
+	progress operator.Progress
+	groups   []operator.Group
+	err      error
+	ended    time.Time
+	seen     time.Time // when somebody looked last
+}
+
+// counted is a grouping at a time.
+type counted struct {
+	choice
+	Progress operator.Progress
+	Groups   []operator.Group
+	Err      error
+	Began    time.Time
+	Ended    time.Time
+}
+
+// Jobs is how many there are.
+func (c counted) Jobs() (n int64) {
+	for _, g := range c.Groups {
+		n += g.Jobs
+	}
+	return n
+}
+
+func (g *grouping) look() counted {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.seen = time.Now()
+	return counted{g.choice, g.progress, g.groups, g.err, g.Began, g.ended}
+}
+
+// stale tells that a result should not be shown again: it is older than ten times what it took, and than 15 s. So the same walk
+// is under way a tenth of the time at most, however many reload the page.
+func (g *grouping) stale() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.ended.IsZero() && time.Since(g.ended) > max(15*time.Second, 10*g.ended.Sub(g.Began)) || g.err != nil
+}
+
+// groupings are the walks that are under way, and their results for a while.
+type groupings struct {
+	mu    sync.Mutex
+	of    map[choice]*grouping
+	slots chan struct{} // how many walk at a time
+}
+
+// get is the walk of a choice: one that is there, or a new one. It waits a moment for its end, so that a short one is there at
+// once.
+func (p *Page) grouping(ctx context.Context, c choice, anew bool) counted {
+	p.groups.mu.Lock()
+	for key, g := range p.groups.of { // results that nobody wants any more
+		g.mu.Lock()
+		if !g.ended.IsZero() && time.Since(g.seen) > 10*time.Minute {
+			delete(p.groups.of, key)
+		}
+		g.mu.Unlock()
+	}
+	g := p.groups.of[c]
+	under := g != nil && g.look().Ended.IsZero()
+	if g == nil || !under && (anew || g.stale()) {
+		g = &grouping{choice: c, Began: time.Now(), seen: time.Now(), done: make(chan struct{})}
+		var walk context.Context
+		walk, g.cancel = context.WithCancel(p.ctx)
+		p.groups.of[c] = g
+		go p.walk(walk, g)
+	}
+	p.groups.mu.Unlock()
+	select {
+	case <-g.done:
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
+	return g.look()
+}
+
+// forget drops what was counted of a queue, since it is no longer so.
+func (p *Page) forget(queue string) {
+	p.groups.mu.Lock()
+	defer p.groups.mu.Unlock()
+	for c := range p.groups.of {
+		if c.Queue == queue {
+			delete(p.groups.of, c)
+		}
+	}
+}
+
+func (p *Page) walk(ctx context.Context, g *grouping) {
+	defer close(g.done)
+	defer g.cancel()
+	end := func(groups []operator.Group, err error) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.groups, g.err, g.ended = groups, err, time.Now()
+	}
+	select {
+	case p.groups.slots <- struct{}{}:
+		defer func() { <-p.groups.slots }()
+	case <-ctx.Done():
+		end(nil, ctx.Err())
+		return
+	}
+	groups, err := p.server.Groups(ctx, g.Queue, g.State, g.filter(), func(now operator.Progress) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.progress = now
+		if time.Since(g.seen) > time.Minute { // they have all gone
+			g.cancel()
+		}
+	})
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("the count was broken off")
+	}
+	end(groups, err)
+}
+
+// groupsScreen is the jobs of a state by their errors.
+type groupsScreen struct {
+	counted
+	p *Page
+}
+
+// Link is the jobs of a group.
+func (g groupsScreen) Link(group string) string {
+	return g.p.at([]string{"q", g.Queue, "search"}, "state", string(g.State), "group", encode(group), "match", g.Match, "older", g.OlderText())
+}
+
+// Actions are what can be done with them.
+func (g groupsScreen) Actions() []deed { return deeds(g.State) }
+
+// Share is a group's part of all, on a bar 100 wide.
+func (g groupsScreen) Share(n int64) int64 { return max(1, 100*n/max(1, g.Jobs())) }
+
+func (p *Page) grouped(w http.ResponseWriter, r *request) error {
+	c, err := chosen(r, emq.StateDead, emq.StateDead, emq.StateScheduled)
+	if err != nil {
+		return err
+	}
+	anew := r.FormValue("anew") != ""
+	g := groupsScreen{p.grouping(r.Context(), c, anew), p}
+	if anew { // so that to load the page again does not count again
+		http.Redirect(w, r.Request, p.at([]string{"q", c.Queue, "groups"}, "state", string(c.State), "match", c.Match, "older", c.OlderText()), http.StatusFound)
+		return nil
+	}
+	f := frame{Title: "Errors of " + cut(visible(c.Queue), 60), Screen: "groups", Failed: g.Err != nil, Body: g}
+	if g.Ended.IsZero() {
+		f.Again = 2
+	}
+	return p.render(w, r, http.StatusOK, "groups", f)
+}

@@ -1,0 +1,178 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	emq "emq/clients/go"
+	"emq/operator"
+)
+
+const (
+	window  = 100_000 // jobs that a search looks at, if no other number is asked for
+	atOnce  = 2000    // of which a plain request looks at so many, for so long; a stream, or the next request, goes on there
+	patient = 1500 * time.Millisecond
+	hits    = 200 // jobs that are shown; then it goes on when somebody says so
+)
+
+// search is a look through the jobs of a choice, from a place on.
+type search struct {
+	choice
+	Group  string
+	After  operator.Cursor
+	Window int64
+
+	Jobs     []operator.Job
+	Progress operator.Progress
+	Next     operator.Cursor // where it goes on; "" if that was all
+	Full     bool            // there were more hits than are shown
+	Err      error
+	p        *Page
+}
+
+func (p *Page) searching(r *request) (s search, err error) {
+	s.p, s.Window = p, window
+	if s.choice, err = chosen(r, emq.StateDead, states...); err != nil {
+		return s, err
+	}
+	s.Group, s.After = decode(r.FormValue("group")), operator.Cursor(r.FormValue("after"))
+	if text := r.FormValue("window"); text != "" {
+		if s.Window, err = strconv.ParseInt(text, 10, 64); err != nil || s.Window < 1 || s.Window > 10_000_000 {
+			return s, bad("A search looks at 1 to 10,000,000 jobs.")
+		}
+	}
+	return s, nil
+}
+
+// Link is the same search from another place on, over so many jobs.
+func (s search) Link(kind string, after operator.Cursor, window int64) string {
+	path := []string{"q", s.Queue, "search"}
+	if kind != "" {
+		path = append(path, kind)
+	}
+	return s.p.at(path, "state", string(s.State), "match", s.Match, "group", encode(s.Group), "older", s.OlderText(),
+		"after", string(after), "window", strconv.FormatInt(window, 10))
+}
+
+// Left is how much of the window was not looked at yet.
+func (s search) Left() int64 { return max(0, s.Window-s.Progress.Seen) }
+
+// On is where it goes on, and Stream where it does so by itself.
+func (s search) On() string     { return s.Link("", s.Next, window) }
+func (s search) Stream() string { return s.Link("events", s.Next, s.Left()) }
+
+// Streams tells that it can go on by itself.
+func (s search) Streams() bool { return s.Next != "" && s.Left() > 0 && !s.Full && s.Err == nil }
+
+// Actions are what can be done with what was found.
+func (s search) Actions() []deed { return deeds(s.State) }
+
+// run looks, and yields what it finds and how far it came. It ends after so many jobs, and as soon as more than so many were
+// found.
+func (s *search) run(ctx context.Context, window int64, hit func(operator.Job) error, step func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f := s.filter()
+	f.Group = s.Group
+	found := 0
+	s.Next = s.After
+	for j, err := range s.p.server.Select(ctx, s.Queue, s.State, s.After, window, f, func(now operator.Progress) {
+		s.Progress, s.Next = now, now.Next
+		if step != nil && step() != nil {
+			cancel()
+		}
+	}) {
+		if err != nil {
+			if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+				s.Err = err
+			}
+			return
+		}
+		// What is behind the last one that is shown is looked at again when the search goes on.
+		s.Next = operator.Behind(s.State, j)
+		if hit(j) != nil {
+			return
+		}
+		if found++; found >= hits {
+			s.Full = true
+			return
+		}
+	}
+}
+
+// search looks at a part of the window at once, and shows what it finds. The page goes on by itself where it can run the
+// stream.
+func (p *Page) search(w http.ResponseWriter, r *request) error {
+	s, err := p.searching(r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), patient)
+	defer cancel()
+	s.run(ctx, min(s.Window, atOnce), func(j operator.Job) error { s.Jobs = append(s.Jobs, j); return nil }, nil)
+	return p.render(w, r, http.StatusOK, "search", frame{Title: "Search in " + cut(visible(s.Queue), 60), Screen: "search", Failed: s.Err != nil, Body: s})
+}
+
+// searchEvents is the rest of a search as a stream: rows as they are found, how far it is, and at the end where it goes on. It
+// ends with the connection.
+func (p *Page) searchEvents(w http.ResponseWriter, r *request) error {
+	s, err := p.searching(r)
+	if err != nil {
+		return err
+	}
+	select {
+	case p.searches <- struct{}{}:
+		defer func() { <-p.searches }()
+	default:
+		return &failure{http.StatusTooManyRequests, "Too many searches are under way; try it again in a moment."}
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+	out := open(w)
+	var told time.Time
+	tell := func(event string) error {
+		told = time.Now()
+		data := map[string]any{"seen": s.Progress.Seen, "found": s.Progress.Chosen, "window": s.Window, "total": s.Progress.Total}
+		if event == "end" {
+			data["full"] = s.Full
+			if s.Err != nil {
+				data["error"] = reason(s.Err)
+			}
+			if s.Next != "" {
+				data["next"] = s.On()
+			}
+		}
+		text, _ := json.Marshal(data)
+		return out.send(event, text)
+	}
+	_ = tell("progress")
+	s.run(ctx, s.Window, func(j operator.Job) error {
+		var b bytes.Buffer
+		if err := p.screens["parts"].ExecuteTemplate(&b, "hit", rowOf{j, r.role == Operator, true}); err != nil {
+			return err
+		}
+		return out.send("hit", b.Bytes())
+	}, func() error {
+		if time.Since(told) < 200*time.Millisecond {
+			return nil
+		}
+		return tell("progress")
+	})
+	if ctx.Err() == nil {
+		_ = tell("end")
+	}
+	return nil
+}
+
+// rowOf is a job in a table of jobs.
+type rowOf struct {
+	operator.Job
+	Tick  bool // it can be chosen
+	Error bool // the error is shown rather than the payload
+}
