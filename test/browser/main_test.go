@@ -37,7 +37,8 @@ func run(m *testing.M, path string) int {
 	var end context.CancelFunc
 	// The pages are our own, and a container has no room for a sandbox; nor has its /dev/shm for pictures.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("force-color-profile", "srgb"))
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("force-color-profile", "srgb"),
+		chromedp.Flag("host-resolver-rules", "MAP *.example 127.0.0.1")) // for origins that differ
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	defer stop()
 	chromium, end = chromedp.NewContext(allocator)

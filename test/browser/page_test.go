@@ -63,9 +63,3 @@ func (b *tab) settled() {
 	b.lacks("Looking for queues…")
 }
 
-// within bounds what a test does without a browser.
-func within(t testing.TB, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	t.Cleanup(cancel)
-	return ctx
-}

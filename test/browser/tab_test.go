@@ -56,6 +56,11 @@ type tab struct {
 	look  look
 	width int
 
+	*ears
+}
+
+// ears are what a tab has heard.
+type ears struct {
 	mu         sync.Mutex
 	complaints []string
 	expected   []string
@@ -66,22 +71,33 @@ func open(t testing.TB, l look) *tab {
 	t.Helper()
 	ctx, end := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
 	t.Cleanup(end)
-	b := &tab{TB: t, ctx: ctx, look: l}
+	b := &tab{TB: t, ctx: ctx, look: l, ears: &ears{}}
 	require.NoError(t, chromedp.Listen(ctx, b.hear)) // the first call makes the tab, to live as long as its context
 	call(b, audits.Enable, cdp.Empty{})
+	call(b, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}) // each tab is the one in front
 	call(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `document.addEventListener('securitypolicyviolation',
 		e => console.error('CSP: ' + e.violatedDirective + ' forbids ' + (e.blockedURI || e.sample)))`})
 	b.see(l)
-	t.Cleanup(func() {
-		if t.Failed() {
-			b.picture("failed-" + strings.NewReplacer("/", "-").Replace(t.Name()))
-			t.Logf("at %s:\n%s", eval[string](b, "location.href"), b.text())
-		}
-		for _, complaint := range b.heard() {
-			t.Errorf("%s", complaint)
-		}
-	})
+	t.Cleanup(b.close)
 	return b
+}
+
+// close leaves behind what the tab looked like if the test failed, and holds that it heard no complaint.
+func (b *tab) close() {
+	if b.Failed() {
+		b.picture("failed-" + strings.NewReplacer("/", "-").Replace(b.Name()))
+		b.Logf("at %s:\n%s", b.path(), b.text())
+	}
+	for _, complaint := range b.heard() {
+		b.Errorf("the browser complains: %s", complaint)
+	}
+}
+
+// of is the same tab in a part of its test.
+func (b *tab) of(t testing.TB) *tab {
+	part := &tab{TB: t, ctx: b.ctx, look: b.look, width: b.width, ears: b.ears}
+	t.Cleanup(part.close)
+	return part
 }
 
 // see changes how the page is seen.
@@ -102,7 +118,7 @@ func (b *tab) see(l look) {
 }
 
 // hear takes down what the browser says that a person would find in its console, its issues or its list of requests.
-func (b *tab) hear(event any) {
+func (b *ears) hear(event any) {
 	switch e := event.(type) {
 	case *runtime.EventConsoleAPICalled:
 		var words []string
@@ -134,21 +150,21 @@ func (b *tab) hear(event any) {
 	}
 }
 
-func (b *tab) complain(format string, args ...any) {
+func (b *ears) complain(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.complaints = append(b.complaints, fmt.Sprintf(format, args...))
 }
 
 // expects names a part of complaints that are none here: a refusal that the test is about.
-func (b *tab) expects(parts ...string) {
+func (b *ears) expects(parts ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expected = append(b.expected, parts...)
 }
 
-// heard are the complaints until now that nobody expected.
-func (b *tab) heard() (unexpected []string) {
+// heard takes the complaints until now that nobody expected.
+func (b *ears) heard() (unexpected []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, complaint := range b.complaints {
@@ -156,6 +172,7 @@ func (b *tab) heard() (unexpected []string) {
 			unexpected = append(unexpected, complaint)
 		}
 	}
+	b.complaints = nil
 	return unexpected
 }
 
@@ -278,6 +295,24 @@ func (b *tab) click(name, expression string) {
 	b.do(chromedp.MouseClickXY(at[0], at[1]))
 }
 
+// tap clicks the first element of a selector that is shown.
+func (b *tab) tap(selector string) {
+	b.Helper()
+	b.click(selector, fmt.Sprintf("[...document.querySelectorAll(%s)].find(e => e.checkVisibility({visibilityProperty: true}) && !e.disabled)", quote(selector)))
+}
+
+// has waits until the first element of a selector has a text.
+func (b *tab) has(selector, text string) {
+	b.Helper()
+	b.waitFor(selector+" to have "+text, fmt.Sprintf("document.querySelector(%s)?.innerText.trim().includes(%s)", quote(selector), quote(text)))
+}
+
+// at waits until the tab is on a screen and all of it is there.
+func (b *tab) at(screen string) {
+	b.Helper()
+	b.waitFor("the screen "+screen, fmt.Sprintf("document.readyState === 'complete' && document.querySelector('main').dataset.screen === %s", quote(screen)))
+}
+
 // fill types into the field of that name, in the place of what was there.
 func (b *tab) fill(name, value string) {
 	b.Helper()
@@ -285,6 +320,13 @@ func (b *tab) fill(name, value string) {
 	b.click(name, field)
 	eval[bool](b, fmt.Sprintf("(%s).select(), true", field))
 	b.key(value)
+}
+
+// set gives a field a value that is picked rather than typed.
+func (b *tab) set(name, value string) {
+	b.Helper()
+	b.waitFor(name, find("body", filled, name))
+	eval[bool](b, fmt.Sprintf("(%s).value = %s, true", find("body", filled, name), quote(value)))
 }
 
 // choose takes an option of a list, by its text.
