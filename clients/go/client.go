@@ -138,6 +138,12 @@ func (c *Client) queuesOn(ctx context.Context, s *server) (names []string, err e
 	}
 }
 
+// Do sends a command to the server of a queue, for what the methods of this package don't say. It is sent again as [Patience]
+// allows, so it must be one that may be carried out twice; again tells that it may have been.
+func (c *Client) Do(ctx context.Context, queue string, args ...string) (r Reply, again bool, err error) {
+	return c.try(ctx, c.home(queue), args...)
+}
+
 // do sends a command that may be carried out twice, as often as need be.
 func (c *Client) do(ctx context.Context, s *server, args ...string) (Reply, error) {
 	r, _, err := c.try(ctx, s, args...)

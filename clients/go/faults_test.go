@@ -43,6 +43,37 @@ func TestLostEnqueue(t *testing.T) {
 	require.Equal(t, map[string]string{"pending": "4", "scheduled": "1"}, sizes(t, s, "q"))
 }
 
+// A command of the caller's own goes on when its server is back, and tells if it may have been carried out twice.
+func TestDo(t *testing.T) {
+	s := serve(t)
+	l := newLink(t, s)
+	c := open(t, l.url())
+	s.Conn().Must("EMQ.ENQUEUE 2 emq:{q}:job:JOB1 emq:{q}:pending JOB1 x")
+	r, again, err := c.Do(t.Context(), "q", "EMQ.REMOVE", "emq:{q}:", "any", "JOB1", "JOB2")
+	require.NoError(t, err)
+	require.False(t, again)
+	require.Equal(t, []emq.Reply{{Int: 1}, {}}, r.List)
+
+	l.loseAnswer("INCR")
+	r, again, err = c.Do(t.Context(), "q", "INCR", "n")
+	require.NoError(t, err)
+	require.True(t, again)
+	require.Equal(t, int64(2), r.Int)
+	<-l.lost
+
+	_, _, err = c.Do(t.Context(), "q", "INCR", "emq:{q}:none", "x")
+	var refusal *emq.Error
+	require.ErrorAs(t, err, &refusal)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.Crash()
+	cancel()
+	_, _, err = c.Do(ctx, "q", "PING")
+	require.ErrorIs(t, err, context.Canceled)
+	s.Start()
+	_, _, err = c.Do(t.Context(), "q", "PING")
+	require.NoError(t, err)
+}
+
 // The answer to a settlement is lost: it is sent again, and that it then finds nothing is as it should be.
 func TestLostSettlement(t *testing.T) {
 	s := serve(t)

@@ -45,6 +45,12 @@ func (id ID) Time() time.Time {
 	return time.UnixMilli(int64(n>>lowBits) + idEpoch)
 }
 
+// LeastID is the least of the ids that are made at a time, to the millisecond, or later.
+func LeastID(t time.Time) ID {
+	ms := min(max(t.UnixMilli()-idEpoch, 0), maxID>>lowBits)
+	return formatID(uint64(ms) << lowBits)
+}
+
 func (id ID) number() (n uint64, err error) {
 	if len(id) != idLen || id[:len(idPrefix)] != idPrefix {
 		return 0, fmt.Errorf("emq: %.40q is no job id: JOB and 11 digits are", string(id))

@@ -131,3 +131,16 @@ func TestHome(t *testing.T) {
 	}
 	require.Equal(t, []string{"b", "c", "b"}, []string{three.Server("mail"), three.Server("orders"), three.Server("video")})
 }
+
+// The least id of a time is of that time, and the one before it is not.
+func TestLeastID(t *testing.T) {
+	for _, at := range []time.Time{time.UnixMilli(idEpoch), time.UnixMilli(1_800_000_000_001), time.UnixMilli(idEpoch + 1<<41 - 1)} {
+		id := LeastID(at)
+		require.Equal(t, at, id.Time())
+		if n, _ := id.number(); n > 0 {
+			require.Equal(t, at.Add(-time.Millisecond), formatID(n-1).Time())
+		}
+	}
+	require.Equal(t, ID("JOB00000000000"), LeastID(time.UnixMilli(0)), "of before there were ids")
+	require.Equal(t, time.UnixMilli(idEpoch+1<<41-1), LeastID(time.UnixMilli(1<<52)).Time(), "of after the last")
+}

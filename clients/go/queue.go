@@ -76,6 +76,9 @@ func NewQueue[T any](c *Client, name string, opts ...QueueOption) Queue[T] {
 // Name is the queue's name.
 func (q *queue) Name() string { return q.name }
 
+// Err tells why every call fails, if the name or an option can't be.
+func (q *queue) Err() error { return q.err }
+
 // JobOption says when a job is due, or which id it has.
 type JobOption func(*jobOptions)
 

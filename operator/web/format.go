@@ -18,8 +18,10 @@ var formats = template.FuncMap{
 	"ago": func(t time.Time) string { return span(time.Since(t)) }, "left": func(t time.Time) string { return span(time.Until(t)) },
 	"past":  func(t time.Time) bool { return t.Before(time.Now()) },
 	"spark": spark, "level": level, "reason": reason, "cut": cut, "percent": percent,
-	"plural": func(n int, one, many string) string {
-		if n == 1 {
+	"lines":   lines,
+	"preview": func(b []byte) string { return cut(visible(string(b)), 140) },
+	"plural": func(n any, one, many string) string {
+		if reflect.ValueOf(n).Int() == 1 {
 			return one
 		}
 		return many

@@ -99,6 +99,9 @@ func (c counted) Jobs() (n int64) {
 	return n
 }
 
+// Took is how long the count lasted.
+func (c counted) Took() time.Duration { return c.Ended.Sub(c.Began) }
+
 func (g *grouping) look() counted {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -201,6 +204,14 @@ func (g groupsScreen) Link(group string) string {
 	return g.p.at([]string{"q", g.Queue, "search"}, "state", string(g.State), "group", encode(group), "match", g.Match, "older", g.OlderText())
 }
 
+// Here is the screen's own URL, and Anew the one that counts again.
+func (g groupsScreen) Here() string { return g.here() }
+func (g groupsScreen) Anew() string { return g.here("anew", "1") }
+
+func (g groupsScreen) here(more ...string) string {
+	return g.p.at([]string{"q", g.Queue, "groups"}, append([]string{"state", string(g.State), "match", g.Match, "older", g.OlderText()}, more...)...)
+}
+
 // Actions are what can be done with them.
 func (g groupsScreen) Actions() []deed { return deeds(g.State) }
 
@@ -215,7 +226,7 @@ func (p *Page) grouped(w http.ResponseWriter, r *request) error {
 	anew := r.FormValue("anew") != ""
 	g := groupsScreen{p.grouping(r.Context(), c, anew), p}
 	if anew { // so that to load the page again does not count again
-		http.Redirect(w, r.Request, p.at([]string{"q", c.Queue, "groups"}, "state", string(c.State), "match", c.Match, "older", c.OlderText()), http.StatusFound)
+		http.Redirect(w, r.Request, g.Here(), http.StatusFound)
 		return nil
 	}
 	f := frame{Title: "Errors of " + cut(visible(c.Queue), 60), Screen: "groups", Failed: g.Err != nil, Body: g}

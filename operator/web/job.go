@@ -102,6 +102,9 @@ func (j jobScreen) Line(a operator.Action) string {
 	return shell(j.p.o.CLI, "EMQ.REMOVE", b, string(j.State), j.ID)
 }
 
+// Forms are how a payload can be shown.
+func (j jobScreen) Forms() []string { return []string{"json", "text", "hex"} }
+
 // Look is the line that shows the row.
 func (j jobScreen) Look() string { return shell(j.p.o.CLI, "HGETALL", base(j.Queue)+"job:"+j.ID) }
 

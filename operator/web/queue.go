@@ -64,6 +64,7 @@ type queueScreen struct {
 	N      int
 	Jobs   operator.Page
 	JobErr error
+	after  operator.Cursor
 	p      *Page
 }
 
@@ -104,6 +105,15 @@ func (q queueScreen) Lines() []string {
 	}
 }
 
+// After is where the list begins, Number which job is its first, and Sizes how long it may be.
+func (q queueScreen) After() operator.Cursor { return q.after }
+func (q queueScreen) Number() int64          { return q.Jobs.Before + 1 }
+func (q queueScreen) Sizes() []int           { return []int{25, 50, 100, 200, 500} }
+
+// Head and Row are how the jobs stand in a table.
+func (q queueScreen) Head(can bool) rowOf                { return row(operator.Job{}, q.State, can) }
+func (q queueScreen) Row(j operator.Job, can bool) rowOf { return row(j, q.State, can) }
+
 // Actions are what can be done with the jobs of the list.
 func (q queueScreen) Actions() []deed { return deeds(q.State) }
 
@@ -140,7 +150,8 @@ func (p *Page) queue(w http.ResponseWriter, r *request) error {
 		http.Redirect(w, r.Request, q.Link(c), http.StatusFound)
 		return nil
 	}
-	q.Jobs, q.JobErr = p.server.Jobs(r.Context(), name, q.State, operator.Cursor(r.FormValue("after")), q.N, 512)
+	q.after = operator.Cursor(r.FormValue("after"))
+	q.Jobs, q.JobErr = p.server.Jobs(r.Context(), name, q.State, q.after, q.N, 512)
 	return p.render(w, r, http.StatusOK, "queue", frame{Title: cut(visible(name), 60), Screen: "queue",
 		Live: p.at([]string{"events"}, "view", "queue", "queue", encode(name)), Failed: q.JobErr != nil || q.Err != nil, Body: q})
 }
@@ -158,9 +169,10 @@ func moment(text string) (time.Time, error) {
 // hour is the chart's figures.
 func (p *Page) hour(w http.ResponseWriter, r *request) error {
 	type figures struct {
-		T       []int64 `json:"t"`
-		Jobs    []int64 `json:"jobs"`
-		In, Out []int64
+		T    []int64 `json:"t"`
+		Jobs []int64 `json:"jobs"`
+		In   []int64 `json:"in"`
+		Out  []int64 `json:"out"`
 	}
 	f := figures{T: []int64{}, Jobs: []int64{}, In: []int64{}, Out: []int64{}}
 	o := p.latest()

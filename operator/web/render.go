@@ -129,7 +129,7 @@ func (f frame) Banner() *banner { return f.P.banner(f.P.sampler.Latest()) }
 
 var pages = func() map[string]*template.Template {
 	none := func(...any) string { return "" }
-	base := template.New("").Funcs(formats).Funcs(template.FuncMap{"url": none, "asset": none})
+	base := template.New("").Funcs(formats).Funcs(template.FuncMap{"url": none, "asset": none, "ask": func() ask { return ask{} }})
 	base = template.Must(base.ParseFS(files, "templates/layout.html", "templates/parts.html"))
 	all := map[string]*template.Template{"parts": base}
 	names, _ := fs.Glob(files, "templates/*.html")
@@ -150,12 +150,15 @@ func (p *Page) templates() map[string]*template.Template {
 	return all
 }
 
-// url is [Page.at] for templates: the words up to "?" are the segments, those behind it the query.
+// ask stands between the path and the query. No name can be taken for it.
+type ask struct{}
+
+// url is [Page.at] for templates: the words up to ask are the segments, those behind it the query.
 func (p *Page) url(words ...any) string {
 	var segments, query []string
 	to := &segments
 	for _, w := range words {
-		if w == "?" && to == &segments {
+		if w == (ask{}) {
 			to = &query
 			continue
 		}

@@ -154,7 +154,7 @@ func (p *Page) searchEvents(w http.ResponseWriter, r *request) error {
 	_ = tell("progress")
 	s.run(ctx, s.Window, func(j operator.Job) error {
 		var b bytes.Buffer
-		if err := p.screens["parts"].ExecuteTemplate(&b, "hit", rowOf{j, r.role == Operator, true}); err != nil {
+		if err := p.screens["parts"].ExecuteTemplate(&b, "hit", row(j, s.State, r.role == Operator)); err != nil {
 			return err
 		}
 		return out.send("hit", b.Bytes())
@@ -170,9 +170,27 @@ func (p *Page) searchEvents(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
+// Top is how many jobs there are to look at.
+func (s search) Top() int64 {
+	if s.Progress.Total > 0 {
+		return min(s.Window, s.Progress.Total)
+	}
+	return s.Window
+}
+
+// Head and Row are how the jobs stand in a table.
+func (s search) Head(can bool) rowOf                { return row(operator.Job{}, s.State, can) }
+func (s search) Row(j operator.Job, can bool) rowOf { return row(j, s.State, can) }
+
 // rowOf is a job in a table of jobs.
 type rowOf struct {
 	operator.Job
-	Tick  bool // it can be chosen
-	Error bool // the error is shown rather than the payload
+	Tick  bool   // it can be chosen
+	Timed string // what its time is, if it has one
+	Error bool   // the error is shown rather than the payload
+}
+
+func row(j operator.Job, s emq.State, can bool) rowOf {
+	timed := map[emq.State]string{emq.StateActive: "Lease ends", emq.StateScheduled: "Due"}
+	return rowOf{j, can, timed[s], s == emq.StateDead}
 }

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	emq "emq/clients/go"
 	"emq/operator"
 )
 
@@ -96,6 +95,31 @@ type report struct {
 
 // Handled is how many jobs of it are done with.
 func (t report) Handled() int64 { return t.Progress.Changed + t.Progress.Refused }
+
+// Top and Bar are how far it is: by the jobs, if it is known how many there are, or else by the walk.
+func (t report) Top() int64 {
+	switch {
+	case t.Status == "done": // whatever was counted before
+		return t.Bar()
+	case t.Jobs >= 0:
+		return max(1, t.Jobs)
+	}
+	return max(1, t.Walked.Total)
+}
+
+// Bar is the part of Top that is done.
+func (t report) Bar() int64 {
+	switch {
+	case t.Status == "done":
+		return max(1, t.Handled())
+	case t.Jobs >= 0:
+		return t.Handled()
+	}
+	return t.Walked.Seen
+}
+
+// Took is how long it went on.
+func (t report) Took() time.Duration { return t.Ended.Sub(t.Began) }
 
 // Running tells that there is more to come.
 func (t report) Running() bool { return t.Ended.IsZero() }
@@ -320,5 +344,3 @@ func (p *Page) taskAgain(w http.ResponseWriter, r *request) error {
 	next := p.begin(o, r.user)
 	return p.to(w, r, p.at([]string{"tasks", strconv.Itoa(next.N)}), "", nil)
 }
-
-var _ = emq.StateDead

@@ -53,6 +53,10 @@ type Page struct {
 	screens map[string]*template.Template
 	over    cached[*operator.Sample, *overview]
 	frames  frames
+
+	groups   groupings
+	tasks    tasks
+	searches chan struct{} // how many streams of searches there are at a time
 }
 
 // New is a page on a server.
@@ -72,6 +76,9 @@ func New(s *operator.Server, o Options) *Page {
 			p.base += "/" + url.PathEscape(segment)
 		}
 	}
+	p.groups = groupings{of: map[choice]*grouping{}, slots: make(chan struct{}, 2)}
+	p.tasks.slots = make(chan struct{}, 2)
+	p.searches = make(chan struct{}, 4)
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.screens = p.templates()
 	p.routes = p.route()

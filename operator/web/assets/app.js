@@ -65,6 +65,111 @@
 		if (e.detail.target.id === "queues") { hush(); listen(); }
 	});
 
+	// What is ticked is counted; the first cell of the head ticks all.
+	const number = new Intl.NumberFormat("en");
+	function count(form) {
+		const bar = form.querySelector("[data-choosing]");
+		if (!bar) return;
+		const ticked = [...form.querySelectorAll("tbody input[type=checkbox]:checked")];
+		const jobs = ticked.reduce((n, box) => n + Number(box.dataset.jobs || 1), 0);
+		bar.querySelector("[data-count]").textContent = ticked.length ? `${number.format(jobs)} ${jobs === 1 ? "job" : "jobs"} chosen:` : "Tick some, then:";
+		for (const b of bar.querySelectorAll("button")) b.disabled = !ticked.length;
+	}
+	function choosing(root) {
+		for (const form of root.querySelectorAll("form[data-choose]")) {
+			const cell = form.querySelector("thead .tick");
+			if (!cell || cell.querySelector("input")) continue;
+			const all = document.createElement("input");
+			all.type = "checkbox";
+			all.setAttribute("aria-label", "Choose all that are shown");
+			cell.replaceChildren(all);
+			all.addEventListener("change", () => {
+				for (const box of form.querySelectorAll("tbody input[type=checkbox]:not(:disabled)")) box.checked = all.checked;
+			});
+			form.addEventListener("change", () => count(form));
+			count(form);
+		}
+	}
+	choosing(document);
+	document.body.addEventListener("htmx:afterSettle", () => choosing(document));
+
+	// A search goes on by itself behind the part that came with the page.
+	const hits = document.getElementById("hits");
+	if (hits && hits.dataset.stream) {
+		const before = Number(hits.dataset.seen);
+		const rows = document.getElementById("hitrows"), text = document.getElementById("searching"), bar = document.getElementById("searched");
+		const stop = document.getElementById("stopsearch"), on = document.getElementById("on"), form = hits.querySelector("form");
+		const search = new EventSource(hits.dataset.stream);
+		const say = (seen, more) => {
+			bar.value = before + seen;
+			text.textContent = `${number.format(rows.children.length)} found in ${number.format(before + seen)} jobs looked at${more}`;
+		};
+		const end = (more) => { search.close(); stop.hidden = true; text.textContent += more; };
+		let seen = 0;
+		stop.hidden = false;
+		on.hidden = true;
+		stop.addEventListener("click", () => { end(", then stopped."); });
+		search.addEventListener("hit", (e) => {
+			const row = document.createElement("template");
+			row.innerHTML = e.data;
+			if (!document.getElementById(row.content.firstElementChild.id)) rows.append(row.content);
+			count(form);
+		});
+		search.addEventListener("progress", (e) => { seen = JSON.parse(e.data).seen; say(seen, "…"); });
+		search.addEventListener("end", (e) => {
+			const data = JSON.parse(e.data);
+			say(data.seen, "");
+			end(data.next ? (data.full ? ", and there may be more." : ".") : "; there are no more.");
+			if (data.next) { on.href = data.next; on.hidden = false; } else bar.value = bar.max;
+			if (data.error) {
+				const say = document.getElementById("searcherror");
+				say.textContent = data.error;
+				say.hidden = false;
+			}
+		});
+		search.addEventListener("error", () => { end(", then the connection was lost."); on.hidden = false; });
+		addEventListener("pagehide", () => search.close());
+	}
+
+	// The hour as a chart. What it shows is beside it as text and table.
+	const hour = document.getElementById("hour"), place = hour && hour.querySelector(".chart");
+	if (place && window.uPlot) {
+		let plot = null;
+		const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+		const clock = (u, v) => v == null ? "–" : new Date(v * 1000).toISOString().slice(11, 16);
+		const shown = (u, v) => v == null ? "–" : number.format(v);
+		async function draw() {
+			const answer = await fetch(hour.dataset.hour).catch(() => null);
+			if (!answer || !answer.ok) return;
+			const f = await answer.json();
+			if (f.t.length < 2) return;
+			const data = [f.t, f.jobs, f.in, f.out];
+			if (plot) { plot.setData(data); return; }
+			const axis = { stroke: css("--quiet"), grid: { stroke: css("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
+			place.replaceChildren();
+			plot = new uPlot({
+				width: place.clientWidth, height: 180, cursor: { y: false },
+				scales: { x: { time: true }, jobs: { range: (u, lo, hi) => [0, Math.max(hi, 1)] }, flow: { range: (u, lo, hi) => [0, Math.max(hi, 1)] } },
+				axes: [
+					{ ...axis, values: (u, at) => at.map((v) => clock(u, v)) },
+					{ ...axis, scale: "jobs", size: 56, values: (u, at) => at.map((v) => Number.isInteger(v) ? number.format(v) : "") },
+					{ ...axis, scale: "flow", side: 1, size: 56, grid: { show: false }, values: (u, at) => at.map((v) => Number.isInteger(v) ? number.format(v) : "") },
+				],
+				series: [
+					{ label: "UTC", value: clock },
+					{ label: "jobs", scale: "jobs", stroke: css("--accent"), width: 2, fill: css("--accent-soft"), points: { show: false }, value: shown },
+					{ label: "in / min", scale: "flow", stroke: css("--quiet"), width: 1, points: { show: false }, value: shown },
+					{ label: "out / min", scale: "flow", stroke: css("--quiet"), width: 1, dash: [3, 3], points: { show: false }, value: shown },
+				],
+			}, data, place);
+			place.firstElementChild.setAttribute("role", "img");
+			place.firstElementChild.setAttribute("aria-label", "Jobs in the last hour, and how many came and went in each minute");
+		}
+		draw();
+		setInterval(() => { if (!document.hidden) draw(); }, 60000);
+		new ResizeObserver(() => { if (plot) plot.setSize({ width: place.clientWidth, height: 180 }); }).observe(place);
+	}
+
 	// Keys: / goes to the filter, j and k from row to row.
 	document.addEventListener("keydown", (e) => {
 		if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, select, textarea")) return;
