@@ -16,7 +16,7 @@ import (
 )
 
 // patience bounds every wait, so that a hang is a failure. Nothing is asserted about speed.
-const patience = 60 * time.Second
+const patience = 30 * time.Second
 
 // screens is where the pictures go.
 const screens = "../../build/screens"

@@ -5,7 +5,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/valkey-io/valkey-go"
@@ -62,4 +61,3 @@ func (b *tab) settled() {
 	b.Helper()
 	b.lacks("Looking for queues…")
 }
-
