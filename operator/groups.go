@@ -1,8 +1,9 @@
 package operator
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	"slices"
 	"time"
 
 	emq "emq/clients/go"
@@ -17,11 +18,53 @@ type Group struct {
 	Newest  time.Time
 }
 
-// Groups counts the jobs of a state by their last errors, normalised, the most frequent first.
+const (
+	// groupsKept bounds how many groups are told apart, and others is the error of the one that all others are in.
+	groupsKept = 1000
+	others     = "{other}"
+)
+
+// Groups counts the jobs of a state by their last errors, normalised, the most frequent first. No more than 1000 are told
+// apart, those that are met first; all others are in one whose error is "{other}". Examples have no payload.
 func (s *Server) Groups(ctx context.Context, queue string, state emq.State, f Filter, step func(Progress)) ([]Group, error) {
-	return nil, errors.ErrUnsupported
+	f.Rows, f.Payload = true, 0
+	found := map[string]*Group{}
+	for j, err := range s.Select(ctx, queue, state, "", 0, f, step) {
+		if err != nil {
+			return nil, err
+		}
+		text := Normalise(j.LastError)
+		g := found[text]
+		if g == nil && len(found) >= groupsKept {
+			text = others
+			g = found[text]
+		}
+		if g == nil {
+			g = &Group{Error: text}
+			found[text] = g
+		}
+		g.add(j)
+	}
+	list := make([]Group, 0, len(found))
+	for _, g := range found {
+		list = append(list, *g)
+	}
+	slices.SortFunc(list, func(a, b Group) int { return cmp.Or(cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(a.Error, b.Error)) })
+	return list, nil
 }
 
-// Normalise takes out of an error what differs from job to job: numbers, ids, addresses, times, quoted texts. Errors that then
-// are the same have the same cause, so far as a text can tell.
-func Normalise(text string) string { return text }
+func (g *Group) add(j Job) {
+	if g.Jobs++; g.Jobs == 1 || !j.Made.Before(g.Example.Made) {
+		g.Example = j
+		g.Example.Payload = nil
+	}
+	if j.Made.IsZero() {
+		return
+	}
+	if g.Oldest.IsZero() || j.Made.Before(g.Oldest) {
+		g.Oldest = j.Made
+	}
+	if j.Made.After(g.Newest) {
+		g.Newest = j.Made
+	}
+}

@@ -70,7 +70,7 @@ func (s *Server) Jobs(ctx context.Context, queue string, state emq.State, after 
 	if more {
 		p.Next = place{entry: entries[len(entries)-1], given: true}.cursor(set.timed)
 	}
-	p.Jobs, err = set.jobs(ctx, entries, payload)
+	p.Jobs, err = set.jobs(ctx, entries, payload, func(*Job) bool { return true })
 	return p, err
 }
 
@@ -130,7 +130,7 @@ func (s *Server) Job(ctx context.Context, queue, id string, payload int64) (j Jo
 			}
 			in = append(in, states[i])
 			if states[i] == emq.StateActive || states[i] == emq.StateScheduled {
-				j.Due = time.UnixMilli(int64(number(r)))
+				j.Due = time.UnixMilli(int64(scoreOf(r)))
 			}
 		}
 		switch {

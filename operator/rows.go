@@ -103,17 +103,14 @@ func (s *set) job(ctx context.Context, e entry, payload int64) (j Job, here bool
 		if j, err = s.row(ctx, e.id, payload); err != nil {
 			return j, false, err
 		}
-		if s.timed {
-			j.Due = time.UnixMilli(int64(e.score))
-		}
-		if j.State == s.state && j.Err == nil {
+		if j = s.due(j, e); j.State == s.state && j.Err == nil {
 			return j, true, nil
 		}
 		r, err := s.ask(ctx, "ZSCORE", s.key, e.id)
 		if err != nil || r.Null {
 			return j, false, err
 		}
-		e.score = number(r)
+		e.score = scoreOf(r)
 	}
 	if j.Err == nil {
 		j.Err = fmt.Errorf("the row's state is %s, yet it is among the %s ones: `emq audit` puts that right", j.State, s.state)
@@ -122,11 +119,21 @@ func (s *set) job(ctx context.Context, e entry, payload int64) (j Job, here bool
 	return j, true, nil
 }
 
-// jobs reads the jobs of some entries, but those that have left.
-func (s *set) jobs(ctx context.Context, entries []entry, payload int64) ([]Job, error) {
+// due tells when a job of a set of times is due.
+func (s *set) due(j Job, e entry) Job {
+	if s.timed {
+		j.Due = time.UnixMilli(int64(e.score))
+	}
+	return j
+}
+
+// jobs reads the jobs of some entries, but those that have left and those that are not to be kept.
+func (s *set) jobs(ctx context.Context, entries []entry, payload int64, keep func(*Job) bool) ([]Job, error) {
 	found, here := make([]Job, len(entries)), make([]bool, len(entries))
 	err := parallel(len(entries), func(i int) (err error) {
-		found[i], here[i], err = s.job(ctx, entries[i], payload)
+		if found[i], here[i], err = s.job(ctx, entries[i], payload); here[i] && !keep(&found[i]) {
+			found[i], here[i] = Job{}, false
+		}
 		return err
 	})
 	if err != nil {

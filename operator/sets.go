@@ -124,7 +124,7 @@ func (s *set) rank(ctx context.Context, p place) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if len(r.List) == 2 && number(r.List[1]) == p.score {
+		if len(r.List) == 2 && scoreOf(r.List[1]) == p.score {
 			if p.from {
 				return r.List[0].Int, nil
 			}
@@ -168,13 +168,13 @@ func (s *set) ranks(ctx context.Context, first, last int64) (list []entry, err e
 		}
 	}
 	for pair := range slices.Chunk(flat, 2) {
-		list = append(list, entry{pair[0].Str, number(pair[1])})
+		list = append(list, entry{pair[0].Str, scoreOf(pair[1])})
 	}
 	return list, nil
 }
 
-// number is a score.
-func number(r emq.Reply) float64 {
+// scoreOf is a score.
+func scoreOf(r emq.Reply) float64 {
 	f, _ := strconv.ParseFloat(r.Str, 64)
 	return f
 }

@@ -14,7 +14,7 @@ import (
 
 // formats is what templates write figures, times and names with.
 var formats = template.FuncMap{
-	"visible": visible, "encode": encode, "num": num, "rate": rate, "span": span, "bytes": size, "when": when, "stamp": stamp,
+	"visible": visible, "encode": encode, "mark": mark, "num": num, "rate": rate, "span": span, "bytes": size, "when": when, "stamp": stamp,
 	"ago": func(t time.Time) string { return span(time.Since(t)) }, "left": func(t time.Time) string { return span(time.Until(t)) },
 	"past":  func(t time.Time) bool { return t.Before(time.Now()) },
 	"spark": spark, "level": level, "reason": reason, "cut": cut, "percent": percent,

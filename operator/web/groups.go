@@ -3,7 +3,9 @@ package web
 import (
 	"context"
 	"errors"
+	"iter"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +25,23 @@ type choice struct {
 
 func (c choice) filter() operator.Filter {
 	return operator.Filter{Match: c.Match, OlderThan: c.Older}
+}
+
+// jobs walks through the jobs that are meant, with groups through those of the groups alone, in one walk however many they are.
+// Some of the payloads come along if they are asked for.
+func (c choice) jobs(ctx context.Context, s *operator.Server, groups []string, after operator.Cursor, window, payload int64, step func(operator.Progress)) iter.Seq2[operator.Job, error] {
+	f := c.filter()
+	f.Rows, f.Payload = len(groups) > 0 || payload > 0, payload
+	return func(yield func(operator.Job, error) bool) {
+		for j, err := range s.Select(ctx, c.Queue, c.State, after, window, f, step) {
+			if err == nil && len(groups) > 0 && (j.Err != nil || !slices.Contains(groups, operator.Normalise(j.LastError))) {
+				continue
+			}
+			if !yield(j, err) {
+				return
+			}
+		}
+	}
 }
 
 // OlderText is how the time stands in forms.
@@ -199,9 +218,12 @@ type groupsScreen struct {
 	p *Page
 }
 
+// Other tells that a group is what is left of too many, and no error of its own.
+func (g groupsScreen) Other(group string) bool { return group == "{other}" }
+
 // Link is the jobs of a group.
 func (g groupsScreen) Link(group string) string {
-	return g.p.at([]string{"q", g.Queue, "search"}, "state", string(g.State), "group", encode(group), "match", g.Match, "older", g.OlderText())
+	return g.p.at([]string{"q", g.Queue, "search"}, "state", string(g.State), "group", mark(group), "match", g.Match, "older", g.OlderText())
 }
 
 // Here is the screen's own URL, and Anew the one that counts again.
@@ -234,4 +256,14 @@ func (p *Page) grouped(w http.ResponseWriter, r *request) error {
 		f.Again = 2
 	}
 	return p.render(w, r, http.StatusOK, "groups", f)
+}
+
+// mark is a group as it stands in forms and URLs, where an empty value is no group, not that of the jobs without an error.
+func mark(group string) string { return "-" + encode(group) }
+
+func unmark(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{decode(s[1:])}
 }

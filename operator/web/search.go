@@ -23,7 +23,7 @@ const (
 // search is a look through the jobs of a choice, from a place on.
 type search struct {
 	choice
-	Group  string
+	Groups []string // one, or none
 	After  operator.Cursor
 	Window int64
 
@@ -40,7 +40,7 @@ func (p *Page) searching(r *request) (s search, err error) {
 	if s.choice, err = chosen(r, emq.StateDead, states...); err != nil {
 		return s, err
 	}
-	s.Group, s.After = decode(r.FormValue("group")), operator.Cursor(r.FormValue("after"))
+	s.Groups, s.After = unmark(r.FormValue("group")), operator.Cursor(r.FormValue("after"))
 	if text := r.FormValue("window"); text != "" {
 		if s.Window, err = strconv.ParseInt(text, 10, 64); err != nil || s.Window < 1 || s.Window > 10_000_000 {
 			return s, bad("A search looks at 1 to 10,000,000 jobs.")
@@ -49,13 +49,23 @@ func (p *Page) searching(r *request) (s search, err error) {
 	return s, nil
 }
 
+// Grouped tells that it is the jobs of one error; Group is that, and Mark is how it stands in URLs.
+func (s search) Grouped() bool { return len(s.Groups) > 0 }
+func (s search) Group() string { return s.Groups[0] }
+func (s search) Mark() string {
+	if s.Grouped() {
+		return mark(s.Group())
+	}
+	return ""
+}
+
 // Link is the same search from another place on, over so many jobs.
 func (s search) Link(kind string, after operator.Cursor, window int64) string {
 	path := []string{"q", s.Queue, "search"}
 	if kind != "" {
 		path = append(path, kind)
 	}
-	return s.p.at(path, "state", string(s.State), "match", s.Match, "group", encode(s.Group), "older", s.OlderText(),
+	return s.p.at(path, "state", string(s.State), "match", s.Match, "group", s.Mark(), "older", s.OlderText(),
 		"after", string(after), "window", strconv.FormatInt(window, 10))
 }
 
@@ -77,11 +87,9 @@ func (s search) Actions() []deed { return deeds(s.State) }
 func (s *search) run(ctx context.Context, window int64, hit func(operator.Job) error, step func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	f := s.filter()
-	f.Group = s.Group
 	found := 0
 	s.Next = s.After
-	for j, err := range s.p.server.Select(ctx, s.Queue, s.State, s.After, window, f, func(now operator.Progress) {
+	for j, err := range s.jobs(ctx, s.p.server, s.Groups, s.After, window, 512, func(now operator.Progress) {
 		s.Progress, s.Next = now, now.Next
 		if step != nil && step() != nil {
 			cancel()
@@ -138,7 +146,7 @@ func (p *Page) searchEvents(w http.ResponseWriter, r *request) error {
 	var told time.Time
 	tell := func(event string) error {
 		told = time.Now()
-		data := map[string]any{"seen": s.Progress.Seen, "found": s.Progress.Chosen, "window": s.Window, "total": s.Progress.Total}
+		data := map[string]any{"seen": s.Progress.Seen, "skipped": s.Progress.Skipped, "window": s.Window, "total": s.Progress.Total}
 		if event == "end" {
 			data["full"] = s.Full
 			if s.Err != nil {

@@ -40,7 +40,7 @@ func (o order) Label() string {
 // Grave tells that it can't be undone.
 func (o order) Grave() bool { return o.Action == operator.Remove }
 
-// ids yields the jobs that are meant. Each group is a walk of its own.
+// ids yields the jobs that are meant.
 func (o order) ids(ctx context.Context, s *operator.Server, step func(operator.Progress)) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for _, id := range o.IDs {
@@ -48,19 +48,12 @@ func (o order) ids(ctx context.Context, s *operator.Server, step func(operator.P
 				return
 			}
 		}
-		if !o.All && len(o.Groups) == 0 {
+		if len(o.IDs) > 0 {
 			return
 		}
-		f := o.filter()
-		groups := o.Groups
-		if o.All {
-			groups = []string{""}
-		}
-		for _, f.Group = range groups {
-			for j, err := range s.Select(ctx, o.Queue, o.State, "", 0, f, step) {
-				if !yield(j.ID, err) || err != nil {
-					return
-				}
+		for j, err := range o.jobs(ctx, s, o.Groups, "", 0, 0, step) {
+			if !yield(j.ID, err) || err != nil {
+				return
 			}
 		}
 	}
@@ -242,9 +235,7 @@ func (p *Page) bulk(w http.ResponseWriter, r *request) error {
 		b.IDs = append(b.IDs, decode(id))
 	}
 	for _, g := range r.PostForm["group"] {
-		if g != "" {
-			b.Groups = append(b.Groups, decode(g))
-		}
+		b.Groups = append(b.Groups, unmark(g)...)
 	}
 	slices.Sort(b.Groups)
 	b.Groups = slices.Compact(b.Groups)
