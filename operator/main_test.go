@@ -41,6 +41,11 @@ func at(t testing.TB, p *store.Place, user string) *Server {
 	if user != "" {
 		url = "valkey://" + user + ":secret@" + p.Addr()
 	}
+	return via(t, url)
+}
+
+func via(t testing.TB, url string) *Server {
+	t.Helper()
 	o, err := valkey.ParseURL(url)
 	require.NoError(t, err)
 	conn := emq.Dial(o)

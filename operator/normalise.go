@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 	"unicode"
@@ -23,6 +24,9 @@ func Normalise(text string) string {
 		text = text[:read]
 	}
 	text = lines(strings.ToValidUTF8(text, "\uFFFD"))
+	if !marks.MatchString(text) && len(text) <= kept {
+		return cmp.Or(text, none)
+	}
 	for { // until nothing is left to take out: what was taken out may have hidden more
 		next := cut(strings.Join(strings.Fields(alike(text)), " "))
 		if next == text {
@@ -30,11 +34,11 @@ func Normalise(text string) string {
 		}
 		text = next
 	}
-	if text == "" {
-		return none
-	}
-	return text
+	return cmp.Or(text, none)
 }
+
+// marks are what a text has of which something is to be taken out.
+var marks = regexp.MustCompile("[0-9\"'`@:.]|ENOTFOUND|EAI_AGAIN|lookup")
 
 // lines has the lines of a text in one, without the indented ones, which are the frames of a trace or a place in a source.
 func lines(text string) string {
@@ -71,7 +75,7 @@ type rule struct {
 const (
 	number = `\d+(?:[.,_]\d+)*(?:[eE][-+]?\d+)?`
 	clock  = `\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)?`
-	zone   = `(?:\s?(?:Z|UTC|GMT|CES?T|[+-]\d\d:?\d\d)\b)?`
+	zone   = `(?:\s?(?:Z|UTC|GMT|CES?T|[+-]\d\d:?\d\d)\b){0,2}`
 	day    = `(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,?\s)?`
 	month  = `(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*`
 	reason = `(?:Continue|OK|Created|Accepted|No Content|Moved|Found|Not Modified|Temporary Redirect|Permanent Redirect|Bad Request|Unauthorized|` +

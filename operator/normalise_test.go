@@ -62,7 +62,7 @@ var normalised = []struct{ text, want string }{
 	{`{"error": {"code": 400, "message": "amount must be positive, got -7"}}`, `{"error": {"code": 400, "message": "amount must be positive, got -N"}}`},
 	// SMTP
 	{`550 5.1.1 <bob@example.com>: Recipient address rejected: User unknown in virtual mailbox table`, `550 5.1.1 <MAIL>: Recipient address rejected: User unknown in virtual mailbox table`},
-	{`452 4.2.2 The email account that you tried to reach is over quota. h12-20020a05si123456`, `452 4.2.2 The email account that you tried to reach is over quota. ID-ID`},
+	{`452 4.2.2 The email account that you tried to reach is over quota. h12-20020a05si123456`, `452 4.2.2 The email account that you tried to reach is over quota. hN-ID`},
 	{`421 Service not available`, `421 Service not available`},
 	// SQL
 	{`pq: duplicate key value violates unique constraint "users_email_key"`, `pq: duplicate key value violates unique constraint "…"`},

@@ -136,7 +136,8 @@ func (p *Page) job(w http.ResponseWriter, r *request) error {
 		if j.All {
 			bound = most
 		}
-		if j.Cut = len(j.Text) > bound; j.Cut {
+		j.Cut = len(j.Text) > bound || len(j.Payload) > most
+		if len(j.Text) > bound {
 			for bound > 0 && !utf8.RuneStart(j.Text[bound]) {
 				bound--
 			}

@@ -1,0 +1,682 @@
+package web
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/bcrypt"
+
+	"emq/test/store"
+	"emq/test/valkey"
+	"emq/test/wire"
+)
+
+const evil = `"><script>alert(1)</script>`
+
+// odd are names that something on the way may take for something else.
+var odd = []string{"mails", evil, "..", ".", "a/../b", "?", "%2F", "~7E", "quote ' \" ` $(x)", "🚀 \u202eabc", "\xff\xfe", "\n", " ", "=&;+#"}
+
+func queue(name string) string { return "/q/" + encode(name) }
+
+func TestNames(t *testing.T) {
+	var all strings.Builder
+	for c := range 256 {
+		all.WriteByte(byte(c))
+	}
+	for _, name := range append(odd, all.String(), "") {
+		require.Equal(t, name, decode(encode(name)))
+		require.Regexp(t, `^[A-Za-z0-9_.~-]*$`, encode(name))
+		require.Regexp(t, `^[^.]`, encode(name)+"x")
+	}
+	require.Equal(t, "plain-Name_1.x", encode("plain-Name_1.x"))
+	require.Equal(t, "~", decode("~"))
+	require.Equal(t, "a~zz", decode("a~zz"))
+	require.Equal(t, `\xff🚀\u202ea\n`, visible("\xff🚀\u202ea\n"))
+	require.Equal(t, "a\tb\n\\u202e", lines("a\tb\n\u202e"))
+}
+
+// Each kind of name is a queue that every screen of it shows, without a character of it becoming markup.
+func TestEscaping(t *testing.T) {
+	s := serve(t, Options{Title: evil})
+	for _, name := range odd {
+		q, id := wire.Queue(name), "JOB"+name
+		s.fill(q, []string{id}, name)
+		base := queue(name)
+		for _, path := range []string{base, base + "?state=dead", base + "/groups", base + "/search?state=dead&match=" + url.QueryEscape(evil), base + "/j/" + encode(id), "/find?id=" + url.QueryEscape(id)} {
+			got := s.send(s.request("GET", path, nil))
+			if got.StatusCode == http.StatusFound {
+				got = s.send(s.request("GET", got.Header.Get("Location"), nil))
+			}
+			if got.StatusCode != http.StatusOK && strings.HasPrefix(path, "/find") && strings.TrimSpace(id) != id {
+				continue // a field of a form is taken without the spaces around it
+			}
+			require.Equal(t, http.StatusOK, got.StatusCode, "%q: %s: %s", name, path, got.body)
+			require.NotContains(t, got.body, "<script>alert")
+			require.NotContains(t, got.body, "\u202e")
+			require.NotRegexp(t, ` style=| on[a-z]+=|javascript:`, strings.ReplaceAll(got.body, "hx-on", ""), path)
+			require.Contains(t, got.body, "data-screen", path)
+		}
+		require.Contains(t, s.get(base+"/j/"+encode(id)), `data-field="claims">1<`)
+		require.Contains(t, s.get(base+"?state=dead"), `data-job="`+encode(id)+`"`)
+		// It survives forms too: what asks, and what does it.
+		got := s.post(base+"/bulk", "action", "remove", "state", "dead", "id", encode(id))
+		require.Equal(t, http.StatusOK, got.StatusCode, got.body)
+		require.NotContains(t, got.body, "<script>alert")
+		require.Contains(t, got.body, `name="id" value="`+encode(id)+`"`)
+		s.done(base+"/j/"+encode(id)+"/do", "action", "requeue", "state", "dead")
+		require.Equal(t, "$7\r\npending\r\n", s.Do("HGET", q.Row(id), "state"))
+	}
+}
+
+// The line beside a button is one that a shell takes, whatever the names are, and that does the same.
+func TestLines(t *testing.T) {
+	s := serve(t, Options{})
+	s.page.o.CLI = filepath.Join(valkey.Tools(t), "valkey-cli") + " -p " + strconv.Itoa(s.place.Port())
+	line := regexp.MustCompile(`(?s)<pre tabindex="0"><code>(.*?)</code>`)
+	for _, name := range append(odd, "a\\b", "'\x01f", "é") {
+		for _, id := range []string{"JOB" + name, "JOB\x00\x00" + name} {
+			s.fill(wire.Queue(name), []string{id})
+			body := s.get(queue(name) + "/j/" + encode(id))
+			command := line.FindStringSubmatch(body)
+			require.NotNil(t, command, body)
+			text := html.UnescapeString(command[1])
+			out, err := exec.CommandContext(t.Context(), "bash", "-c", text).CombinedOutput()
+			require.NoError(t, err, "%s: %s", text, out)
+			require.Equal(t, "1\n", string(out), text)
+			require.Equal(t, wire.Integer(0), s.Do("EXISTS", wire.Queue(name).Row(id)))
+		}
+	}
+}
+
+var screens = []string{"/", "/?name=a&n=100&page=9", "/q/mails", "/q/mails?state=active", "/q/none", "/q/mails/groups", "/q/mails/groups?state=scheduled&match=x&older=7d",
+	"/q/mails/search?state=pending&match=x", "/q/mails/j/JOB1", "/tasks", "/health", "/find", "/find?id=JOB9", "/find?id=x"}
+
+var posts = []string{"/q/mails/pause", "/q/mails/resume", "/q/mails/limit", "/q/mails/bulk", "/q/mails/j/JOB1/do", "/tasks/1/stop", "/tasks/1/again"}
+
+func TestScreens(t *testing.T) {
+	s := serve(t, Options{})
+	s.fill("mails", []string{"JOB1"})
+	for _, path := range append(screens, "/assets/app.css", "/q/mails/hour", "/q/mails/j/JOB1/payload") {
+		got := s.send(s.request("GET", path, nil))
+		require.Equal(t, http.StatusOK, got.StatusCode, "%s: %s", path, got.body)
+		h := got.Header
+		require.Equal(t, "nosniff", h.Get("X-Content-Type-Options"), path)
+		require.Equal(t, "same-origin", h.Get("Referrer-Policy"), path)
+		require.Contains(t, h.Get("Content-Security-Policy"), "default-src 'none'", path)
+		require.NotContains(t, h.Get("Content-Security-Policy"), "unsafe", path)
+		require.NotEmpty(t, h.Get("Content-Type"), path)
+		if strings.HasPrefix(path, "/assets") {
+			continue
+		}
+		require.Equal(t, "no-store", h.Get("Cache-Control"), path)
+		if strings.Contains(h.Get("Content-Type"), "html") {
+			require.NotRegexp(t, `<script>|<style| style=| on[a-z]+="`, got.body, path)
+			require.NotRegexp(t, `(src|href|action)="(https?:)?//`, got.body, path)
+			require.Regexp(t, `<html lang="en"`, got.body)
+			require.Equal(t, 1, strings.Count(got.body, "<h1"), path)
+		}
+		for _, method := range []string{"POST", "PUT", "DELETE"} {
+			got = s.send(s.request(method, path, nil))
+			require.Equal(t, http.StatusMethodNotAllowed, got.StatusCode, "%s %s", method, path)
+		}
+	}
+	for _, path := range posts { // no GET changes anything
+		require.Contains(t, []int{http.StatusMethodNotAllowed, http.StatusNotFound}, s.send(s.request("GET", path, nil)).StatusCode, path)
+	}
+	for path, status := range map[string]int{"/nothing": 404, "/assets/none.js": 404, "/assets/../web.go": 307, "/q/mails/j/JOBnone": 404, "/tasks/7": 404, "/q/mails?state=x": 400,
+		"/q/mails?n=0": 400, "/q/mails?from=x": 400, "/q/mails/groups?older=x": 400, "/q/mails/groups?state=active": 400, "/q/mails/search?window=0": 400, "/q/mails/j/JOB1?as=x": 400, "/events?view=x": 400} {
+		require.Equal(t, status, s.send(s.request("GET", path, nil)).StatusCode, path)
+	}
+	require.Contains(t, s.get("/q/mails?after=nonsense"), "is no place in the jobs of this state", "what is wrong stands in its place, and the screen stays")
+	got := s.send(s.request("GET", "/assets/app.js?v="+sums["app.js"], nil))
+	require.Contains(t, got.Header.Get("Cache-Control"), "immutable")
+}
+
+// What others wrote is as it came from them, and each file says of which version it is.
+func TestVendored(t *testing.T) {
+	readme, err := files.ReadFile("assets/vendor/README.md")
+	require.NoError(t, err)
+	n := 0
+	require.NoError(t, fs.WalkDir(files, "assets/vendor", func(path string, d fs.DirEntry, err error) error {
+		if name := d.Name(); !d.IsDir() && name != "README.md" && !strings.HasSuffix(name, ".LICENSE") {
+			b, err := files.ReadFile(path)
+			require.NoError(t, err)
+			require.Regexp(t, fmt.Sprintf("`%s` .*%x", regexp.QuoteMeta(name), sha256.Sum256(b)), string(readme))
+			n++
+		}
+		return err
+	}))
+	require.Equal(t, 3, n)
+}
+
+// A site of others can send forms here with the viewer's password along; they are refused.
+func TestCrossSite(t *testing.T) {
+	s := serve(t, Options{Hosts: []string{"127.0.0.1", "queues.example"}})
+	s.fill("mails", []string{"JOB1"})
+	for _, header := range [][2]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://other.example"}, {"Origin", "null"}} {
+		for _, path := range append(posts, "/theme") {
+			r := s.request("POST", path, form("for", "0", "theme", "dark"))
+			r.Header.Set(header[0], header[1])
+			require.Equal(t, http.StatusForbidden, s.send(r).StatusCode, "%s %s", header, path)
+		}
+	}
+	require.Equal(t, wire.Integer(0), s.Do("EXISTS", wire.Queue("mails").Meta()))
+	r := s.request("POST", "/q/mails/pause", form("for", "0"))
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	require.Equal(t, http.StatusSeeOther, s.send(r).StatusCode)
+	require.Equal(t, wire.Integer(1), s.Do("EXISTS", wire.Queue("mails").Meta()))
+	// Nor can another's name that points here be the page's own.
+	for host, status := range map[string]int{"evil.example": 421, "queues.example:81": 200, "QUEUES.example": 200} {
+		r := s.request("GET", "/", nil)
+		r.Host = host
+		require.Equal(t, status, s.send(r).StatusCode, host)
+	}
+}
+
+func TestRoles(t *testing.T) {
+	hash := func(password string) string {
+		b, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+		require.NoError(t, err)
+		return string(b)
+	}
+	file := "# who may what\n\nvera:viewer:" + hash("v") + "\noscar:operator:" + hash("o:o") + "\n"
+	basic, err := Basic(strings.NewReader(file))
+	require.NoError(t, err)
+	s := serve(t, Options{Auth: basic})
+	s.fill("mails", []string{"JOB1", "JOB2"}, "no answer")
+	as := func(r *http.Request, who string) answer {
+		name, password, _ := strings.Cut(who, ":")
+		if who != "" {
+			r.SetBasicAuth(name, password)
+		}
+		return s.send(r)
+	}
+	for _, who := range []string{"", "vera:", "vera:o:o", "nobody:v", "oscar:o"} {
+		for _, path := range append(screens, "/events?view=status", "/assets/app.css", "/q/mails/j/JOB1/payload", "/nothing") {
+			got := as(s.request("GET", path, nil), who)
+			require.Equal(t, http.StatusUnauthorized, got.StatusCode, "%s %s", who, path)
+			require.Contains(t, got.Header.Get("WWW-Authenticate"), "Basic")
+			require.NotContains(t, got.body, "mails")
+		}
+		for _, path := range posts {
+			require.Equal(t, http.StatusUnauthorized, as(s.request("POST", path, form("for", "0")), who).StatusCode)
+		}
+	}
+	button := regexp.MustCompile(`data-action="(pause|resume|limit|requeue|remove|release|stop|again|sure)"`)
+	viewed := func(get func(path string) answer, post func(path string) answer) {
+		t.Helper()
+		for _, path := range append(screens, "/q/mails/j/JOB2", "/q/mails/groups") {
+			got := get(path)
+			require.Equal(t, http.StatusOK, got.StatusCode, path)
+			for _, b := range button.FindAllString(got.body, -1) {
+				require.Equal(t, `data-action="stop"`, b, path) // of a search, which is hidden until there is one
+			}
+			require.NotRegexp(t, `<form method="post" action="[^"]*/(pause|limit|bulk|do)"[^>]*>.*<button`, got.body, path)
+		}
+		for _, path := range posts {
+			require.Equal(t, http.StatusForbidden, post(path).StatusCode, path)
+		}
+		require.Equal(t, wire.Integer(0), s.Do("EXISTS", wire.Queue("mails").Meta()))
+	}
+	everything := form("for", "0", "action", "requeue", "state", "dead", "all", "1", "sure", "1")
+	viewed(func(path string) answer { return as(s.request("GET", path, nil), "vera:v") },
+		func(path string) answer { return as(s.request("POST", path, everything), "vera:v") })
+	require.Equal(t, wire.Integer(1), s.Do("ZCARD", wire.Queue("mails").Dead()))
+	for range 2 { // also when the password is known already
+		require.Contains(t, as(s.request("GET", "/q/mails", nil), "oscar:o:o").body, `data-action="pause"`)
+	}
+	require.Equal(t, http.StatusSeeOther, as(s.request("POST", "/theme", form("theme", "dark")), "vera:v").StatusCode, "the colours are a viewer's own")
+
+	s = at(t, s.place, "", Options{ReadOnly: true})
+	viewed(func(path string) answer { return s.send(s.request("GET", path, nil)) },
+		func(path string) answer { return s.send(s.request("POST", path, everything)) })
+
+	s = at(t, s.place, "", Options{Auth: Header("X-User", map[string]Role{"oscar": Operator, "*": Viewer, "eve": Nobody})})
+	with := func(method, path string, users ...string) answer {
+		r := s.request(method, path, everything)
+		r.Header["X-User"] = users
+		return s.send(r)
+	}
+	viewed(func(path string) answer { return with("GET", path, "anybody") }, func(path string) answer { return with("POST", path, "anybody") })
+	for _, users := range [][]string{nil, {""}, {"eve"}, {"vera", "oscar"}} {
+		require.Equal(t, http.StatusForbidden, with("GET", "/", users...).StatusCode, users)
+		require.Equal(t, http.StatusForbidden, with("POST", "/q/mails/pause", users...).StatusCode, users)
+	}
+	require.Equal(t, http.StatusSeeOther, with("POST", "/q/mails/pause", "oscar").StatusCode)
+
+	for _, wrong := range []string{"", "vera", "vera:viewer", "vera:admin:" + hash("x"), "vera:viewer:plain", ":viewer:" + hash("x"), file + file} {
+		_, err := Basic(strings.NewReader(wrong))
+		require.Error(t, err, wrong)
+		require.NotContains(t, err.Error(), "$2")
+	}
+}
+
+// Below another path, in another's mux, everything that is linked is there too.
+func TestBasePath(t *testing.T) {
+	inner := serve(t, Options{BasePath: "tools/q ü/"})
+	mux := http.NewServeMux()
+	mux.Handle("/tools/", inner.page)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	s := *inner
+	s.url = server.URL
+	base := "/tools/q%20%C3%BC"
+	s.fill("mails", []string{"JOB1", "JOB2"}, "no answer")
+	require.Equal(t, base+"/", s.send(s.request("GET", base, nil)).Header.Get("Location"))
+	require.Equal(t, http.StatusNotFound, s.send(s.request("GET", "/tools/", nil)).StatusCode)
+	link := regexp.MustCompile(` (?:href|src|action|hx-get|data-events|data-hour|data-stream)="([^"#][^"]*)"`)
+	seen := map[string]bool{}
+	todo := []string{base + "/", base + queue("mails")}
+	for len(todo) > 0 {
+		path := todo[0]
+		todo = todo[1:]
+		if seen[path] || strings.Contains(path, "/events") {
+			continue
+		}
+		seen[path] = true
+		got := s.send(s.request("GET", path, nil))
+		require.Contains(t, []int{200, 302, 400, 404, 405}, got.StatusCode, path) // a form's URL is no screen by itself
+		if !strings.Contains(got.Header.Get("Content-Type"), "html") {
+			continue
+		}
+		for _, to := range link.FindAllStringSubmatch(got.body, -1) {
+			to := html.UnescapeString(to[1])
+			require.True(t, strings.HasPrefix(to, base+"/"), "%s: %s", path, to)
+			todo = append(todo, to)
+		}
+	}
+	require.Greater(t, len(seen), 20)
+	require.Equal(t, base+"/q/mails", s.post(base+"/q/mails/pause", "for", "0").Header.Get("Location"))
+	for to, goes := range map[string]string{base + "/tasks": base + "/tasks", "//evil.example": base + "/", "/other": base + "/", base + "/\\evil": base + "/", "https://evil.example" + base + "/": base + "/"} {
+		require.Equal(t, goes, s.post(base+"/theme", "theme", "dark", "to", to).Header.Get("Location"), to)
+	}
+	require.Contains(t, s.get(base+"/tasks"), `data-theme="dark"`)
+}
+
+func TestJobs(t *testing.T) {
+	s := serve(t, Options{})
+	var ids []string
+	for i := range 120 {
+		ids = append(ids, fmt.Sprintf("JOB%03d", i))
+	}
+	s.fill("mails", ids)
+	row := regexp.MustCompile(`data-job="([^"]*)"`)
+	link := func(body, rel string) string {
+		m := regexp.MustCompile(`rel="` + rel + `" href="([^"]*)"`).FindStringSubmatch(body)
+		if m == nil {
+			return ""
+		}
+		return html.UnescapeString(m[1])
+	}
+	shown := func(body string) (list []string) {
+		for _, m := range row.FindAllStringSubmatch(body, -1) {
+			list = append(list, m[1])
+		}
+		return list
+	}
+	body := s.get("/q/mails?state=pending")
+	require.Equal(t, ids[:50], shown(body))
+	require.Empty(t, link(body, "prev"))
+	body = s.get(link(body, "next"))
+	require.Equal(t, ids[50:100], shown(body))
+	second := body
+	body = s.get(link(body, "next"))
+	require.Equal(t, ids[100:], shown(body))
+	require.Empty(t, link(body, "next"))
+	require.Equal(t, ids[50:100], shown(s.get(link(body, "prev"))))
+	require.Equal(t, ids[:50], shown(s.get(link(second, "prev"))))
+	require.Len(t, shown(s.get("/q/mails?n=100")), 100)
+
+	// Scheduled ones are found by their time, to the second.
+	s.Must("EMQ.MSCHEDULE emq:{mails}: at JOBa 4102444800000 x JOBb 4102444860000 y JOBc 4102444920000 z")
+	got := s.send(s.request("GET", "/q/mails?state=scheduled&from=2100-01-01T00:01", nil))
+	require.Equal(t, http.StatusFound, got.StatusCode)
+	require.Equal(t, []string{"JOBb", "JOBc"}, shown(s.get(got.Header.Get("Location"))))
+	require.Equal(t, "/q/mails/j/JOBb", s.send(s.request("GET", "/find?id=+JOBb+", nil)).Header.Get("Location"))
+	require.Equal(t, "/q/mails/j/JOBnone", s.send(s.request("GET", "/find?id=JOBnone&queue=mails", nil)).Header.Get("Location"))
+	s.fill("bills", []string{"JOBb"})
+	found := s.get("/find?id=JOBb")
+	require.Contains(t, found, "/q/mails/j/JOBb")
+	require.Contains(t, found, "/q/bills/j/JOBb")
+}
+
+func TestPayload(t *testing.T) {
+	s := serve(t, Options{})
+	long := strings.Repeat("é", 20<<10)
+	deep := `{"a":[1,{"b":"<i>\u202e"}],"n":12345678901234567890}`
+	for id, payload := range map[string]string{"JOBjson": deep, "JOBtext": long, "JOBhex": "\x00\x01abc\xff", "JOBbig": strings.Repeat("x", 20<<20), "JOBempty": "",
+		"JOBpage": "<script>alert(1)</script>"} {
+		require.Equal(t, "*1\r\n:1\r\n", s.Do(wire.Queue("q").Menqueue(id, payload)...))
+	}
+	body := s.get("/q/q/j/JOBjson")
+	require.Contains(t, body, "{\n  &#34;a&#34;: [\n    1,")
+	require.Contains(t, body, "12345678901234567890")
+	require.Contains(t, body, "&lt;i&gt;")
+	require.Contains(t, s.get("/q/q/j/JOBjson?as=text"), "{&#34;a&#34;:[1,")
+	require.Contains(t, s.get("/q/q/j/JOBjson?as=hex"), "7b 22 61 22")
+	require.Contains(t, s.get("/q/q/j/JOBhex"), "00 01 61 62 63 ff")
+	require.Contains(t, s.get("/q/q/j/JOBempty"), "It is empty")
+
+	body = s.get("/q/q/j/JOBtext")
+	require.Equal(t, first/2, strings.Count(body, "é"))
+	require.Contains(t, body, "payload=all")
+	require.Equal(t, 20<<10, strings.Count(s.get("/q/q/j/JOBtext?payload=all"), "é"))
+
+	// What is long does not come unless it is asked for: not to the list, not to the job.
+	sent := func() int {
+		n, err := strconv.Atoi(s.Info("total_net_output_bytes"))
+		require.NoError(t, err)
+		return n
+	}
+	before := sent()
+	body = s.get("/q/q/j/JOBbig")
+	require.Contains(t, body, "20.0 MiB")
+	require.Contains(t, body, "was not fetched")
+	require.Less(t, len(body), 20<<10)
+	s.get("/q/q")
+	require.Less(t, sent()-before, 300<<10) // the other payloads are in it
+	body = s.get("/q/q/j/JOBbig?payload=all")
+	require.Contains(t, body, "only to be downloaded")
+	require.Less(t, len(body), most+20<<10)
+
+	for id, payload := range map[string]string{"JOBpage": "<script>alert(1)</script>", "JOBhex": "\x00\x01abc\xff", "JOBbig": strings.Repeat("x", 20<<20)} {
+		got := s.send(s.request("GET", "/q/q/j/"+id+"/payload", nil))
+		require.True(t, payload == got.body, id)
+		require.Equal(t, `attachment; filename="`+id+`.bin"`, got.Header.Get("Content-Disposition"))
+		require.Equal(t, "application/octet-stream", got.Header.Get("Content-Type"))
+		require.Equal(t, "nosniff", got.Header.Get("X-Content-Type-Options"))
+		require.Contains(t, got.Header.Get("Content-Security-Policy"), "sandbox")
+	}
+}
+
+func TestDeeds(t *testing.T) {
+	s := serve(t, Options{})
+	q := wire.Queue("q")
+	s.fill(q, []string{"JOB1", "JOB2", "JOB3"}, "no answer")
+	s.Must("EMQ.MSCHEDULE emq:{q}: in JOBs 1000000 x", "EMQ.MCLAIM emq:{q}: 1000000 1")
+	state := func(id string) string { return strings.Split(s.Do("HGET", q.Row(id), "state"), "\r\n")[1] }
+
+	body := s.get("/q/q/j/JOB1")
+	require.Contains(t, body, "no answer")
+	require.Contains(t, body, "EMQ.REQUEUE &#39;emq:{q}:&#39; dead JOB1")
+	require.Contains(t, s.done("/q/q/j/JOB1/do", "action", "requeue", "state", "dead"), "The job was requeued.")
+	require.Equal(t, "pending", state("JOB1"))
+	require.Contains(t, s.done("/q/q/j/JOB1/do", "action", "requeue", "state", "dead"), "no longer dead")
+	require.NotContains(t, s.get("/q/q/j/JOB1"), "no longer dead", "it is told once")
+
+	require.Contains(t, s.get("/q/q/j/JOBs"), "Run now")
+	require.Contains(t, s.done("/q/q/j/JOBs/do", "action", "requeue", "state", "scheduled"), "made pending")
+	require.Equal(t, "pending", state("JOBs"))
+
+	require.Equal(t, "active", state("JOB2"))
+	require.Contains(t, s.get("/q/q/j/JOB2"), "EMQ.RELEASE &#39;emq:{q}:&#39; JOB2 1 0")
+	require.Contains(t, s.done("/q/q/j/JOB2/do", "action", "release", "state", "active"), "released")
+	require.Equal(t, "pending", state("JOB2"))
+
+	s.Must("HSET emq:{q}:job:JOB3 group g")
+	require.NotContains(t, s.get("/q/q/j/JOB3"), `data-action="remove"`)
+	for _, wrong := range [][2]string{{"release", "dead"}, {"requeue", "pending"}, {"requeue", ""}, {"remove", "pending"}, {"", "dead"}, {"x", "dead"}} {
+		require.Equal(t, http.StatusBadRequest, s.post("/q/q/j/JOB1/do", "action", wrong[0], "state", wrong[1]).StatusCode, wrong)
+	}
+	require.Equal(t, "pending", state("JOB1"))
+}
+
+func TestGates(t *testing.T) {
+	s := serve(t, Options{})
+	s.fill("q", []string{"JOB1"})
+	require.Contains(t, s.done("/q/q/pause", "for", "900"), "paused for 14 min")
+	require.Contains(t, s.done("/q/q/pause", "for", "0"), "until somebody resumes it")
+	require.Equal(t, "*0\r\n", s.Do(wire.Queue("q").Claim(1000)...))
+	require.NotContains(t, s.done("/q/q/resume"), `data-field="paused"`)
+	require.Contains(t, s.done("/q/q/limit", "concurrency", "3", "max", "100", "per", "0.5"), "≤ 100 / 500 ms")
+	require.Equal(t, "3", strings.Split(s.Do("HGET", "emq:{q}:meta", "concurrency"), "\r\n")[1])
+	for _, wrong := range [][]string{{"max", "5"}, {"per", "5"}, {"concurrency", "-1"}, {"concurrency", "x"}, {"max", "5000000000", "per", "1"}, {"max", "1", "per", "NaN"}, {"max", "1", "per", "-1"}} {
+		require.Equal(t, http.StatusBadRequest, s.post("/q/q/limit", wrong...).StatusCode, wrong)
+	}
+	for _, wrong := range []string{"", "-1", "x", "99999999999"} {
+		require.Equal(t, http.StatusBadRequest, s.post("/q/q/pause", "for", wrong).StatusCode, wrong)
+	}
+	require.Equal(t, "3", strings.Split(s.Do("HGET", "emq:{q}:meta", "concurrency"), "\r\n")[1])
+	require.NotContains(t, s.done("/q/q/limit", "concurrency", "", "max", "0", "per", "0"), "≤")
+}
+
+// crowd is a queue with 8000 dead letters: 3000 of one cause, and 5000 of two others.
+func (s *site) crowd(q wire.Queue) {
+	s.t.Helper()
+	var ids, errors []string
+	for i := range 8000 {
+		ids = append(ids, fmt.Sprintf("JOB%05d", i))
+		errors = append(errors, []string{"dial tcp 10.0.0.%d:25: i/o timeout", "550 user %d unknown", "550 user %d unknown", "", "dial tcp 10.0.0.%d:25: i/o timeout",
+			"dial tcp 10.0.0.%d:25: i/o timeout", "550 user %d unknown", ""}[i%8])
+		if strings.Contains(errors[i], "%d") {
+			errors[i] = fmt.Sprintf(errors[i], i%250)
+		}
+	}
+	s.fill(q, ids, errors...)
+}
+
+var (
+	rows    = regexp.MustCompile(`(?s)data-group="([^"]*)".*?data-field="jobs">([0-9,]*)<`)
+	ticks   = regexp.MustCompile(`name="group" value="([^"]*)"`)
+	changed = regexp.MustCompile(`data-field="changed">([0-9,]*)<`)
+)
+
+// An operator finds, groups and requeues the right 3000 of 8000.
+func TestGroups(t *testing.T) {
+	s := serve(t, Options{})
+	s.crowd("q")
+	body := s.waitFor("/q/q/groups", `data-group=`)
+	found := rows.FindAllStringSubmatch(body, -1)
+	require.Len(t, found, 3)
+	require.Equal(t, []string{"3,000", "3,000", "2,000"}, []string{found[0][2], found[1][2], found[2][2]})
+	marks := ticks.FindAllStringSubmatch(body, -1)
+	timeouts := 0
+	if strings.Contains(decode(marks[1][1]), "timeout") {
+		timeouts = 1
+	}
+	require.Contains(t, s.get("/q/q/search?state=dead&group="+url.QueryEscape(marks[timeouts][1])), "i/o timeout")
+
+	asked := s.post("/q/q/bulk", "action", "requeue", "state", "dead", "group", marks[timeouts][1])
+	require.Contains(t, asked.body, `data-field="jobs">3,000<`)
+	require.Contains(t, s.get("/tasks"), "No tasks yet", "to ask does nothing")
+	got := s.post("/q/q/bulk", "action", "requeue", "state", "dead", "group", marks[timeouts][1], "sure", "1", "jobs", "3000")
+	end := s.waitFor(got.Header.Get("Location"), `data-status="done"`)
+	require.Equal(t, "3,000", changed.FindStringSubmatch(end)[1])
+	require.Contains(t, s.get("/tasks"), `data-status="done"`)
+	require.Equal(t, wire.Integer(3000), s.Do("ZCARD", "emq:{q}:pending"))
+	require.Equal(t, wire.Integer(5000), s.Do("ZCARD", "emq:{q}:dead"))
+	for _, id := range []string{"JOB00000", "JOB00004", "JOB07997"} {
+		require.Equal(t, "$7\r\npending\r\n", s.Do("HGET", "emq:{q}:job:"+id, "state"))
+	}
+
+	// Several groups go together, also that of the jobs without an error; what was counted before is no longer told.
+	body = s.waitFor("/q/q/groups", `data-group=`)
+	require.Len(t, rows.FindAllString(body, -1), 2)
+	pairs := []string{"action", "remove", "state", "dead"}
+	for _, m := range ticks.FindAllStringSubmatch(body, -1) {
+		pairs = append(pairs, "group", m[1])
+	}
+	require.Contains(t, s.post("/q/q/bulk", pairs...).body, `data-field="jobs">5,000<`)
+	s.waitFor(s.post("/q/q/bulk", append(pairs, "sure", "1")...).Header.Get("Location"), `data-status="done"`)
+	require.Equal(t, wire.Integer(0), s.Do("EXISTS", "emq:{q}:dead"))
+	require.Contains(t, s.waitFor("/q/q/groups", "No dead letters"), "No dead letters")
+}
+
+// All that match a text, and all of a state; nothing that was not chosen.
+func TestBulk(t *testing.T) {
+	s := serve(t, Options{})
+	s.crowd("q")
+	s.waitFor("/q/q/groups?match=unknown", `data-group=`)
+	asked := s.post("/q/q/bulk", "action", "remove", "state", "dead", "match", "UNKNOWN", "all", "1")
+	if !strings.Contains(asked.body, "3,000") { // another spelling is another count
+		require.Contains(t, asked.body, "was not counted yet")
+	}
+	require.Contains(t, s.post("/q/q/bulk", "action", "remove", "state", "dead", "match", "unknown", "all", "1").body, `data-field="jobs">3,000<`)
+	s.waitFor(s.post("/q/q/bulk", "action", "remove", "state", "dead", "match", "unknown", "all", "1", "sure", "1").Header.Get("Location"), `data-status="done"`)
+	require.Equal(t, wire.Integer(5000), s.Do("ZCARD", "emq:{q}:dead"))
+	s.waitFor(s.post("/q/q/bulk", "action", "requeue", "state", "dead", "id", "JOB00000", "id", "JOB00003", "id", "JOBnone", "sure", "1").Header.Get("Location"), `data-status="done"`)
+	require.Equal(t, wire.Integer(4998), s.Do("ZCARD", "emq:{q}:dead"))
+	require.Contains(t, s.post("/q/q/bulk", "action", "requeue", "state", "dead", "all", "1").body, `data-field="jobs">4,998<`)
+	for _, wrong := range [][]string{{}, {"group", "-x", "id", "JOB1"}, {"all", "1", "action", "release"}} {
+		require.Equal(t, http.StatusBadRequest, s.post("/q/q/bulk", append(wrong, "action", "requeue", "state", "dead")...).StatusCode, wrong)
+	}
+}
+
+// A task stops between two calls, and says where; it goes on from there when it is told to.
+func TestStop(t *testing.T) {
+	s := serve(t, Options{})
+	s.crowd("q")
+	s.Must("CLIENT PAUSE 1000000 WRITE")
+	place := s.post("/q/q/bulk", "action", "requeue", "state", "dead", "all", "1", "sure", "1", "jobs", "8000").Header.Get("Location")
+	other := s.place.Conn()
+	store.WaitFor(t, "the first call is under way", func() bool { return other.Info("blocked_clients") == "1" })
+	require.Contains(t, s.get(place), `data-status="running"`)
+	require.Equal(t, http.StatusBadRequest, s.post(place+"/again").StatusCode)
+	s.done(place + "/stop")
+	other.Must("CLIENT UNPAUSE")
+	end := s.waitFor(place, `data-status="stopped"`)
+	require.Equal(t, "500", changed.FindStringSubmatch(end)[1])
+	require.Equal(t, wire.Integer(7500), other.Do("ZCARD", "emq:{q}:dead"))
+	next := s.post(place + "/again").Header.Get("Location")
+	require.NotEqual(t, place, next)
+	end = s.waitFor(next, `data-status="done"`)
+	require.Equal(t, "7,500", changed.FindStringSubmatch(end)[1])
+}
+
+// What the page's user of Valkey may not do is told where it would stand, and the rest of the screen is there.
+func TestRights(t *testing.T) {
+	admin := serve(t, Options{})
+	admin.crowd("q")
+	admin.Must("ACL SETUSER looker on >secret +ping +hello +client +info +emq.stats +emq.queues +zrange +zcard +zscore +zcount +zlexcount +zrevrange +hget +hmget +hgetall +hstrlen +exists +type %R~emq:{q}:* %R~{emq}:version",
+		"ACL SETUSER blind on >secret +ping +hello +client +emq.queues +emq.stats %R~emq:{q}:* %R~{emq}:version")
+	s := at(t, admin.place, "looker", Options{})
+	got := s.done("/q/q/pause", "for", "0")
+	require.Contains(t, got, "NOPERM")
+	require.Contains(t, got, "has not the right")
+	require.Contains(t, s.done("/q/q/j/JOB00000/do", "action", "requeue", "state", "dead"), "NOPERM")
+	place := s.post("/q/q/bulk", "action", "requeue", "state", "dead", "all", "1", "sure", "1").Header.Get("Location")
+	end := s.waitFor(place, `data-status="failed"`)
+	require.Contains(t, end, "NOPERM")
+	require.Contains(t, end, `data-action="again"`)
+	require.Equal(t, wire.Integer(8000), admin.Do("ZCARD", "emq:{q}:dead"))
+	admin.Must("ACL SETUSER looker +emq.requeue ~emq:{q}:*")
+	s.waitFor(s.post(place+"/again").Header.Get("Location"), `data-status="done"`)
+	require.Equal(t, wire.Integer(8000), admin.Do("ZCARD", "emq:{q}:pending"))
+
+	s = at(t, admin.place, "blind", Options{})
+	body := s.get("/q/q")
+	require.Contains(t, body, `data-field="pending">8,000<`)
+	require.Contains(t, body, "NOPERM")
+	body = s.get("/q/other")
+	require.Contains(t, body, "NOPERM")
+	require.Contains(t, body, "data-screen")
+	for _, path := range []string{"/", "/tasks", "/health", "/find?id=JOB1"} {
+		s.get(path)
+	}
+}
+
+// One broken key of a queue takes its own place alone.
+func TestBroken(t *testing.T) {
+	s := serve(t, Options{})
+	s.fill("q", []string{"JOB1"})
+	s.Must("SET emq:{q}:dead x")
+	require.Contains(t, s.get("/q/q?state=dead"), "WRONGTYPE")
+	require.Contains(t, s.get("/q/q?state=pending"), `data-job="JOB1"`)
+	s.Must("DEL emq:{q}:job:JOB1", "SET emq:{q}:job:JOB1 x")
+	require.Contains(t, s.get("/q/q?state=pending"), `data-job="JOB1"`)
+	s.get("/q/q/j/JOB1")
+	require.Contains(t, s.waitFor("/q/q/groups", "WRONGTYPE"), "WRONGTYPE")
+}
+
+// The first part of a search comes with the page; a stream has the rest, row by row, and says where it ends.
+func TestSearch(t *testing.T) {
+	s := serve(t, Options{})
+	s.crowd("q")
+	body := s.get("/q/q/search?state=dead&match=PAYLOAD+of+JOB0001")
+	require.Equal(t, 10, strings.Count(body, "data-job="))
+	stream := regexp.MustCompile(`data-stream="([^"]*)"`).FindStringSubmatch(body)
+	require.NotNil(t, stream, "the window has more than was looked at")
+	events := s.events(html.UnescapeString(stream[1]))
+	hit := 0
+	for {
+		e := events()
+		if e.name == "hit" {
+			hit++
+			require.Contains(t, e.data, "data-job=")
+		}
+		if e.name == "end" {
+			var end struct {
+				Seen int
+				Next string
+				Full bool
+			}
+			require.NoError(t, json.Unmarshal([]byte(e.data), &end))
+			require.Empty(t, end.Next)
+			require.Positive(t, end.Seen)
+			break
+		}
+	}
+	require.Zero(t, hit)
+
+	// More hits than are shown: it goes on behind the last of them, and none is passed over.
+	next, seen := "/q/q/search?state=dead&match=timeout", map[string]bool{}
+	for next != "" {
+		body := s.get(next)
+		for _, m := range regexp.MustCompile(`data-job="([^"]*)"`).FindAllStringSubmatch(body, -1) {
+			require.False(t, seen[m[1]], m[1])
+			seen[m[1]] = true
+		}
+		next = ""
+		if m := regexp.MustCompile(`id="on" href="([^"]*)"`).FindStringSubmatch(body); m != nil {
+			next = html.UnescapeString(m[1])
+		}
+	}
+	require.Len(t, seen, 3000)
+}
+
+// event is one of a stream.
+type event struct{ name, data string }
+
+// events opens a stream, and returns what waits for its next event.
+func (s *site) events(path string) func() event {
+	s.t.Helper()
+	got, err := s.client.Do(s.request("GET", path, nil))
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { got.Body.Close() })
+	require.Equal(s.t, http.StatusOK, got.StatusCode)
+	require.Equal(s.t, "text/event-stream", got.Header.Get("Content-Type"))
+	lines := bufio.NewScanner(got.Body)
+	lines.Buffer(nil, 1<<20)
+	return func() (e event) {
+		s.t.Helper()
+		for lines.Scan() {
+			name, value, _ := strings.Cut(lines.Text(), ": ")
+			switch name {
+			case "event":
+				e.name = value
+			case "data":
+				e.data += value + "\n"
+			case "":
+				if e.name != "" {
+					return e
+				}
+			}
+		}
+		require.Fail(s.t, "the stream has ended", "%v", lines.Err())
+		return e
+	}
+}
