@@ -406,17 +406,34 @@ func idle(q Queue) bool {
 	return q.Err == nil && q.Pending > 0 && q.Active == 0 && q.Waiting == 0 && !q.Paused
 }
 
+// figures are the queues that have some; the error says why there are none.
+func (e *exam) figures() (list []Queue, err error) {
+	err = e.queuesErr
+	for _, q := range e.queues {
+		if q.Err == nil {
+			list = append(list, q)
+		} else if err == nil {
+			err = q.Err
+		}
+	}
+	if len(list) > 0 {
+		err = nil
+	}
+	return list, err
+}
+
 func (e *exam) workers(context.Context) Check {
-	if e.queuesErr != nil {
-		return unknown(e.queuesErr)
+	queues, err := e.figures()
+	if err != nil {
+		return unknown(err)
 	}
 	var lying []string
-	for _, q := range e.queues {
+	for _, q := range queues {
 		if idle(q) && q.OldestPending > stuck {
 			lying = append(lying, fmt.Sprintf("%q has %s", q.Name, waiting(q, q.OldestPending)))
 		}
 	}
-	return workers(lying, len(e.queues))
+	return workers(lying, len(queues))
 }
 
 // workers is the check of what lies about.
@@ -432,16 +449,17 @@ func waiting(q Queue, since time.Duration) string {
 }
 
 func (e *exam) dead(context.Context) Check {
-	if e.queuesErr != nil {
-		return unknown(e.queuesErr)
+	queues, err := e.figures()
+	if err != nil {
+		return unknown(err)
 	}
-	jobs, queues := int64(0), 0
-	for _, q := range e.queues {
+	jobs, in := int64(0), 0
+	for _, q := range queues {
 		if jobs += q.Dead; q.Dead > 0 {
-			queues++
+			in++
 		}
 	}
-	return Check{Text: fmt.Sprintf("%d dead letters in %d queues", jobs, queues)}
+	return Check{Text: fmt.Sprintf("%d dead letters in %d queues", jobs, in)}
 }
 
 // rounded is a duration as people say it.
