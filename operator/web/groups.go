@@ -251,7 +251,7 @@ func (p *Page) grouped(w http.ResponseWriter, r *request) error {
 		http.Redirect(w, r.Request, g.Here(), http.StatusFound)
 		return nil
 	}
-	f := frame{Title: "Errors of " + cut(visible(c.Queue), 60), Screen: "groups", Failed: g.Err != nil, Body: g}
+	f := frame{Title: "Errors of " + cut(visible(c.Queue), 60), Screen: "groups", Failed: passes(g.Err), Body: g}
 	if g.Ended.IsZero() {
 		f.Again = 2
 	}

@@ -153,7 +153,7 @@ func (p *Page) queue(w http.ResponseWriter, r *request) error {
 	q.after = operator.Cursor(r.FormValue("after"))
 	q.Jobs, q.JobErr = p.server.Jobs(r.Context(), name, q.State, q.after, q.N, 512)
 	return p.render(w, r, http.StatusOK, "queue", frame{Title: cut(visible(name), 60), Screen: "queue",
-		Live: p.at([]string{"events"}, "view", "queue", "queue", encode(name)), Failed: q.JobErr != nil || q.Err != nil, Body: q})
+		Live: p.at([]string{"events"}, "view", "queue", "queue", encode(name)), Failed: passes(q.JobErr, q.Err), Body: q})
 }
 
 // moment reads a time as browsers' fields have it, in UTC.
@@ -189,7 +189,7 @@ func (p *Page) hour(w http.ResponseWriter, r *request) error {
 
 // minute is when a minute of a queue's hour began.
 func minute(q operator.Sampled, i int) time.Time {
-	return q.At.Truncate(time.Minute).Add(-time.Duration(len(q.Hour)-1-i) * time.Minute)
+	return q.At.Truncate(time.Minute).Add(-time.Duration(len(q.Hour)-i) * time.Minute)
 }
 
 // fives is the hour in steps of five minutes, for those who read it as a table.

@@ -90,6 +90,11 @@ func (l listing) Query(page int) []string {
 // Link is the page so many further on.
 func (l listing) Link(step int) string { return l.p.at(nil, l.Query(l.Page+step)...) }
 
+// Events is the stream of what changes on the page.
+func (l listing) Events() string {
+	return l.p.at([]string{"events"}, append([]string{"view", "queues"}, l.Query(l.Page)...)...)
+}
+
 // First is how a first job is enqueued.
 func (l listing) First() string {
 	return shell(l.p.o.CLI, "EMQ.ENQUEUE", "2", "emq:{mails}:job:JOB00000000001", "emq:{mails}:pending", "JOB00000000001", "to: ann")
@@ -106,8 +111,7 @@ func (l listing) names() []string {
 func (p *Page) queues(w http.ResponseWriter, r *request) error {
 	l := p.listing(p.latest(), r.URL.Query())
 	return p.render(w, r, http.StatusOK, "queues", frame{
-		Title: "Queues", Screen: "queues", Live: p.at([]string{"events"}, append([]string{"view", "queues"}, l.Query(l.Page)...)...),
-		Failed: l.Err != nil, Body: l,
+		Title: "Queues", Screen: "queues", Live: l.Events(), Body: l,
 	})
 }
 
@@ -117,11 +121,18 @@ type banner struct {
 	At   time.Time
 }
 
+// banner says so if the last sample could not be taken.
 func (p *Page) banner(s *operator.Sample) *banner {
 	if s.Err == nil {
 		return nil
 	}
-	return &banner{reason(s.Err), s.At}
+	b := &banner{Text: strings.TrimSuffix(reason(s.Err), ".")}
+	for _, q := range s.Queues {
+		if q.At.After(b.At) {
+			b.At = q.At
+		}
+	}
+	return b
 }
 
 func (p *Page) health(w http.ResponseWriter, r *request) error {

@@ -2,18 +2,22 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"html/template"
+	"io"
 	"io/fs"
 	"maps"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	emq "emq/clients/go"
@@ -97,7 +101,7 @@ func (p *Page) fail(w http.ResponseWriter, r *request, err error) {
 	} else if errors.Is(err, operator.ErrNoJob) {
 		status = http.StatusNotFound
 	}
-	if err := p.render(w, r, status, "error", frame{Title: http.StatusText(status), Screen: "error", Failed: status == http.StatusBadGateway, Body: err}); err != nil {
+	if err := p.render(w, r, status, "error", frame{Title: http.StatusText(status), Screen: "error", Failed: passes(err), Body: err}); err != nil {
 		p.o.Logger.Error("a page can't be made", "path", r.URL.Path, "error", err)
 		http.Error(w, "This page can't be made.", http.StatusInternalServerError)
 	}
@@ -232,6 +236,17 @@ func reason(err error) string {
 		return "Valkey refused it: " + refusal.Text
 	}
 	return visible(strings.TrimPrefix(err.Error(), "emq: "))
+}
+
+// passes reports whether one of the errors ends by itself: the server can't be reached, or does not serve at the moment.
+func passes(errs ...error) bool {
+	return slices.ContainsFunc(errs, func(err error) bool {
+		if refusal := (*emq.Error)(nil); errors.As(err, &refusal) {
+			return slices.Contains([]string{"LOADING", "MASTERDOWN", "READONLY", "BUSY", "TRYAGAIN", "NOREPLICAS", "MISCONF"}, refusal.Class())
+		}
+		var broken net.Error
+		return errors.As(err, &broken) || errors.Is(err, io.EOF) || errors.Is(err, context.DeadlineExceeded)
+	})
 }
 
 // theme keeps which colours a viewer wants.

@@ -123,7 +123,7 @@ func (p *Page) search(w http.ResponseWriter, r *request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), patient)
 	defer cancel()
 	s.run(ctx, min(s.Window, atOnce), func(j operator.Job) error { s.Jobs = append(s.Jobs, j); return nil }, nil)
-	return p.render(w, r, http.StatusOK, "search", frame{Title: "Search in " + cut(visible(s.Queue), 60), Screen: "search", Failed: s.Err != nil, Body: s})
+	return p.render(w, r, http.StatusOK, "search", frame{Title: "Search in " + cut(visible(s.Queue), 60), Screen: "search", Failed: passes(s.Err), Body: s})
 }
 
 // searchEvents is the rest of a search as a stream: rows as they are found, how far it is, and at the end where it goes on. It

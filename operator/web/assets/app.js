@@ -28,7 +28,11 @@
 			const old = document.getElementById(part.id);
 			if (old) morph(old, document.adoptNode(part));
 		}
-		if (main.hasAttribute("data-failed") && !document.querySelector("#banner .banner")) location.reload();
+		// What was missing on the screen can be had again.
+		if (main.hasAttribute("data-failed") && !document.querySelector("#banner .banner")) {
+			main.removeAttribute("data-failed");
+			setTimeout(() => location.reload(), 2000);
+		}
 		document.dispatchEvent(new Event("patched"));
 	}
 
@@ -37,17 +41,8 @@
 	const banner = document.getElementById("gone");
 	function listen() {
 		if (source || document.hidden) return;
-		let url = main.dataset.events;
-		if (main.dataset.screen === "queues") { // the filter may be another by now
-			const at = new URL(url, location.href);
-			const filter = document.getElementById("filter"), rows = document.getElementById("rows");
-			if (filter.value !== filter.defaultValue || rows.value !== rows.dataset.was) {
-				at.searchParams.set("name", filter.value);
-				at.searchParams.set("n", rows.value);
-				at.searchParams.delete("page");
-			}
-			url = at.href;
-		}
+		const list = document.getElementById("queues"); // the filter may be another by now
+		const url = (list || main).dataset.events;
 		source = new EventSource(url);
 		source.addEventListener("open", () => { clearTimeout(gone); gone = 0; banner.hidden = true; });
 		source.addEventListener("patch", (e) => patch(e.data));
