@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 )
 
@@ -52,9 +53,9 @@ func (l look) String() string {
 // did not expect.
 type tab struct {
 	testing.TB
-	ctx   context.Context
-	look  look
-	width int
+	ctx  context.Context
+	look look
+	size emulation.SetDeviceMetricsOverrideParams
 
 	*ears
 }
@@ -95,7 +96,7 @@ func (b *tab) close() {
 
 // of is the same tab in a part of its test.
 func (b *tab) of(t testing.TB) *tab {
-	part := &tab{TB: t, ctx: b.ctx, look: b.look, width: b.width, ears: b.ears}
+	part := &tab{TB: t, ctx: b.ctx, look: b.look, size: b.size, ears: b.ears}
 	t.Cleanup(part.close)
 	return part
 }
@@ -111,7 +112,7 @@ func (b *tab) see(l look) {
 	if l.narrow {
 		size = emulation.SetDeviceMetricsOverrideParams{Width: 360, Height: 800, DeviceScaleFactor: 1, Mobile: true}
 	}
-	b.width = int(size.Width)
+	b.size = size
 	call(b, emulation.SetDeviceMetricsOverride, size)
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: l.scriptless})
@@ -161,6 +162,13 @@ func (b *ears) expects(parts ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expected = append(b.expected, parts...)
+}
+
+// complained tells whether there was a complaint with such a part.
+func (b *ears) complained(part string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.complaints, func(complaint string) bool { return strings.Contains(complaint, part) })
 }
 
 // heard takes the complaints until now that nobody expected.
@@ -301,6 +309,25 @@ func (b *tab) tap(selector string) {
 	b.click(selector, fmt.Sprintf("[...document.querySelectorAll(%s)].find(e => e.checkVisibility({visibilityProperty: true}) && !e.disabled)", quote(selector)))
 }
 
+// tapText clicks the link that reads so.
+func (b *tab) tapText(name string) { b.Helper(); b.click(name, find("main", "a[href]", name)) }
+
+// tabTo goes by the Tab key to what has that name, and presses a key there.
+func (b *tab) tabTo(name, key string) {
+	b.Helper()
+	target := find("body", pressed, name)
+	b.waitFor(name, target)
+	for range 200 {
+		if eval[bool](b, "document.activeElement === "+target) {
+			require.True(b, eval[bool](b, "document.activeElement.matches(':focus-visible') && getComputedStyle(document.activeElement).outlineStyle !== 'none'"), "one sees where one is: %s", name)
+			b.key(key)
+			return
+		}
+		b.key(kb.Tab)
+	}
+	require.Fail(b, "the Tab key does not lead to it", name)
+}
+
 // has waits until the first element of a selector has a text.
 func (b *tab) has(selector, text string) {
 	b.Helper()
@@ -356,9 +383,10 @@ func (b *tab) whole(name string) {
 // faults are what is wrong with the screen: it scrolls sideways, axe finds something, or the browser complains.
 func (b *tab) faults() (found []string) {
 	b.Helper()
-	if wide := eval[int](b, "document.scrollingElement.scrollWidth"); wide > b.width {
-		found = append(found, fmt.Sprintf("it scrolls sideways, being %d wide of %d: %s", wide, b.width, eval[string](b, fmt.Sprintf(`[...document.querySelectorAll('body *')]
-			.filter(e => e.getBoundingClientRect().right > %d + 1).map(e => e.tagName.toLowerCase() + '#' + e.id + '.' + e.className).slice(0, 8).join(', ')`, b.width))))
+	width := int(b.size.Width)
+	if wide := eval[int](b, "document.scrollingElement.scrollWidth"); wide > width {
+		found = append(found, fmt.Sprintf("it scrolls sideways, being %d wide of %d: %s", wide, width, eval[string](b, fmt.Sprintf(`[...document.querySelectorAll('body *')]
+			.filter(e => e.getBoundingClientRect().right > %d + 1).map(e => e.tagName.toLowerCase() + '#' + e.id + '.' + e.className).slice(0, 8).join(', ')`, width))))
 	}
 	if !b.look.scriptless {
 		found = append(found, b.axe()...)
@@ -387,12 +415,13 @@ func (b *tab) picture(name string) {
 	b.pictureTo(filepath.Join(screens, name+".png"), tallest)
 }
 
-func (b *tab) pictureTo(path string, height float64) {
+func (b *tab) pictureTo(path string, tallest float64) {
 	b.Helper()
-	beyond := true
-	size := call(b, page.GetLayoutMetrics, cdp.Empty{}).CSSContentSize
-	shot := call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{
-		Clip: &page.Viewport{Width: size.Width, Height: min(size.Height, height), Scale: 1}, CaptureBeyondViewport: &beyond,
-	})
+	// What sticks to the window's edge is where it belongs if the window is as high as the page.
+	size := b.size
+	size.Height = int64(max(float64(size.Height), min(tallest, call(b, page.GetLayoutMetrics, cdp.Empty{}).CSSContentSize.Height)))
+	call(b, emulation.SetDeviceMetricsOverride, size)
+	shot := call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{})
+	call(b, emulation.SetDeviceMetricsOverride, b.size)
 	require.NoError(b, os.WriteFile(path, shot.Data, 0o644))
 }
