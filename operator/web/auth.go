@@ -57,7 +57,7 @@ func Header(name string, roles map[string]Role) Auth {
 // Basic asks for a name and a password. The file has a line for each user, `name:role:hash`, of which the role is viewer or
 // operator, and the hash bcrypt's, as `htpasswd -nB` prints it. Empty lines and such that begin with # are passed over.
 func Basic(file io.Reader) (Auth, error) {
-	b := &basic{users: map[string]basicUser{}, seen: map[string][]byte{}, key: make([]byte, 32)}
+	b := &basic{users: map[string]basicUser{}, seen: map[string][]byte{}, key: make([]byte, 32), slots: make(chan struct{}, 2)}
 	rand.Read(b.key) // never fails
 	lines := bufio.NewScanner(file)
 	for n := 1; lines.Scan(); n++ {
@@ -108,6 +108,7 @@ type basic struct {
 	users map[string]basicUser
 	none  []byte // is compared for names that are none, so that they take as long
 	key   []byte
+	slots chan struct{} // how many passwords are looked at at a time, so that who guesses takes no more than that of the machine
 
 	mu sync.Mutex
 	// seen is the keyed sum of each user's password as it was last right: bcrypt is slow on purpose, and a page asks often.
@@ -132,6 +133,12 @@ func (b *basic) Who(r *http.Request) (string, Role) {
 	hash := user.hash
 	if !known {
 		hash = b.none
+	}
+	select {
+	case b.slots <- struct{}{}:
+		defer func() { <-b.slots }()
+	case <-r.Context().Done():
+		return "", Nobody
 	}
 	if bcrypt.CompareHashAndPassword(hash, []byte(password)) != nil || !known {
 		return "", Nobody

@@ -140,10 +140,14 @@ func (g *grouping) stale() bool {
 type groupings struct {
 	mu    sync.Mutex
 	of    map[choice]*grouping
+	under int           // how many have not ended
 	slots chan struct{} // how many walk at a time
 }
 
-// get is the walk of a choice: one that is there, or a new one. It waits a moment for its end, so that a short one is there at
+// mostCounts bounds how many walks wait or are under way.
+const mostCounts = 50
+
+// grouping is the walk of a choice: one that is there, or a new one. It waits a moment for its end, so that a short one is there at
 // once.
 func (p *Page) grouping(ctx context.Context, c choice, anew bool) counted {
 	p.groups.mu.Lock()
@@ -157,6 +161,11 @@ func (p *Page) grouping(ctx context.Context, c choice, anew bool) counted {
 	g := p.groups.of[c]
 	under := g != nil && g.look().Ended.IsZero()
 	if g == nil || !under && (anew || g.stale()) {
+		if p.groups.under >= mostCounts {
+			p.groups.mu.Unlock()
+			return counted{choice: c, Err: &failure{http.StatusTooManyRequests, "Too many counts are under way: try it again in a moment."}, Began: time.Now(), Ended: time.Now()}
+		}
+		p.groups.under++
 		g = &grouping{choice: c, Began: time.Now(), seen: time.Now(), done: make(chan struct{})}
 		var walk context.Context
 		walk, g.cancel = context.WithCancel(p.ctx)
@@ -186,6 +195,11 @@ func (p *Page) forget(queue string) {
 func (p *Page) walk(ctx context.Context, g *grouping) {
 	defer close(g.done)
 	defer g.cancel()
+	defer func() {
+		p.groups.mu.Lock()
+		defer p.groups.mu.Unlock()
+		p.groups.under--
+	}()
 	end := func(groups []operator.Group, err error) {
 		g.mu.Lock()
 		defer g.mu.Unlock()

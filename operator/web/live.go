@@ -26,6 +26,9 @@ func open(w http.ResponseWriter) stream {
 	return stream{w, http.NewResponseController(w)}
 }
 
+// end leaves the connection to whatever request comes next on it.
+func (s stream) end() { _ = s.c.SetWriteDeadline(time.Time{}) }
+
 // send sends an event, or without a name a comment that only shows whether there is still somebody.
 func (s stream) send(event string, data []byte) error {
 	// Some writers know no deadlines; then the listener's own must do.
@@ -80,6 +83,7 @@ func (p *Page) events(w http.ResponseWriter, r *request) error {
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)() // so that a server that shuts down need not wait for those who look
 	s := open(w)
+	defer s.end()
 	if s.send("", nil) != nil {
 		return nil
 	}

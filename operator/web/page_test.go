@@ -562,6 +562,21 @@ func TestStop(t *testing.T) {
 	require.Equal(t, "7,500", changed.FindStringSubmatch(end)[1])
 }
 
+// A task outlasts the end of its server: it goes on with what comes back on the same data, and does no job twice.
+func TestFailover(t *testing.T) {
+	s := serve(t, Options{}, "--appendonly", "yes", "--appendfsync", "always")
+	s.crowd("q")
+	s.Must("CLIENT PAUSE 1000000 WRITE")
+	place := s.post("/q/q/bulk", "action", "requeue", "state", "dead", "all", "1", "sure", "1", "jobs", "8000").Header.Get("Location")
+	other := s.place.Conn()
+	store.WaitFor(t, "the first call is under way", func() bool { return other.Info("blocked_clients") == "1" })
+	s.place.Crash()
+	require.Contains(t, s.get(place), `data-status="running"`)
+	s.place.Start()
+	s.waitFor(place, `data-status="done"`)
+	require.Equal(t, wire.Integer(8000), s.place.Conn().Do("ZCARD", "emq:{q}:pending"))
+}
+
 // What the page's user of Valkey may not do is told where it would stand, and the rest of the screen is there.
 func TestRights(t *testing.T) {
 	admin := serve(t, Options{})

@@ -143,6 +143,7 @@ func (p *Page) searchEvents(w http.ResponseWriter, r *request) error {
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 	out := open(w)
+	defer out.end()
 	var told time.Time
 	tell := func(event string) error {
 		told = time.Now()
