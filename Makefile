@@ -23,7 +23,11 @@ with_server  = server=$$(tools/valkey.sh) && VALKEY_SERVER="$$server" $(with_mod
 with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
                EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
+<<<<<<< HEAD
 .PHONY: help build build-arm64 run demo test test-unit test-server test-exporter test-browser screens test-arm64 matrix releases proof fuzz golden pgo test-clients test-clients-go bench bench-quick bench-peers \
+=======
+.PHONY: help build build-arm64 run demo test test-unit test-server test-tools test-exporter test-arm64 matrix releases proof fuzz golden pgo test-clients test-clients-go bench bench-quick bench-peers \
+>>>>>>> w-op
         image image-test deb deb-test lint clean FORCE
 
 help:
@@ -81,19 +85,26 @@ run: build/emq.so ## a server with the module on 127.0.0.1, in the foreground; P
 demo: build/emq.so ## a private server and 10,000 jobs through their whole life
 	@$(with_server) exec go run ./tools/demo $(ARGS)
 
-test: test-unit test-server test-exporter test-clients-go ## vet, unit tests, and every suite against a real server
+test: test-unit test-server test-tools test-clients-go ## vet, unit tests, and every suite against a real server
 
 test-unit: ## vet, the tests of the pure packages, also under the race detector, of the pages and the bench
 	go vet ./... && go -C bench vet ./...
 	CGO_ENABLED=0 go test -count=1 $(pure) ./docs
 	CGO_ENABLED=0 go -C bench test -count=1 ./...
 	CGO_ENABLED=1 go test -count=1 -race $(pure)
-	@for module in $(clients_go); do \
+	@for module in $(clients_go) $(tools_go); do \
 		echo "$$module"; go -C $$module vet ./... && CGO_ENABLED=0 go -C $$module test -count=1 ./... || exit; \
 	done
 
 test-server: build build/stub build/emq-asan.so ## the suites against a real server; ARGS='-run Claim -v' for a part
 	@$(with_server) go test -count=1 -timeout 40m ./test/... ./clients/conformance $(ARGS)
+
+# Modules of their own, as the clients are.
+tools_go := operator
+test-tools: test-exporter ## the exporter, and what an operator's tools stand on; ARGS='-run Rights -v' for a part
+	@$(with_server); export VALKEY_SERVER EMQ_MODULE; for module in $(tools_go); do \
+		CGO_ENABLED=1 go -C $$module test -count=1 -race -timeout 20m ./... $(ARGS) || exit; \
+	done
 
 test-exporter: build ## the exporter, a module of its own, its alerts and its dashboard; promtool is fetched if it can be
 	@promtool=$$(tools/promtool.sh) || echo 'without promtool: its test is skipped'; \

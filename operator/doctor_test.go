@@ -72,7 +72,7 @@ func TestDoctor(t *testing.T) {
 	require.Contains(t, found["gates"].Text, `"a \"b": gate max`)
 	c.Must("CONFIG SET maxmemory-policy noeviction", "CONFIG SET maxmemory 1mb", `CONFIG SET save "3600 1"`, "CONFIG SET min-replicas-to-write 1")
 	statuses(t, examined(t, s), map[string]Status{"queues": Critical, "gates": Unknown, "memory": Critical, "pump": Warning, "persistence": Warning, "replicas": Critical})
-	c.Must("CONFIG SET maxmemory 0", "CONFIG SET maxmemory-policy allkeys-lru")
+	c.Must("CONFIG SET maxmemory 0", "CONFIG SET maxmemory-policy allkeys-lru", "CONFIG SET min-replicas-to-write 0")
 	require.Equal(t, Warning, examined(t, s)["memory-policy"].Status)
 
 	c.Must("SET {emq}:version echomq:4.0.0")

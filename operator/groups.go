@@ -29,11 +29,12 @@ const (
 func (s *Server) Groups(ctx context.Context, queue string, state emq.State, f Filter, step func(Progress)) ([]Group, error) {
 	f.Rows, f.Payload = true, 0
 	found := map[string]*Group{}
+	var n normaliser
 	for j, err := range s.Select(ctx, queue, state, "", 0, f, step) {
 		if err != nil {
 			return nil, err
 		}
-		text := Normalise(j.LastError)
+		text := n.normalise(j.LastError)
 		g := found[text]
 		if g == nil && len(found) >= groupsKept {
 			text = others

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -35,6 +36,29 @@ func Normalise(text string) string {
 		text = next
 	}
 	return cmp.Or(text, none)
+}
+
+// normaliser remembers what it has normalised, as the same error often comes by the thousand.
+type normaliser struct {
+	mu   sync.Mutex
+	seen map[string]string
+}
+
+func (n *normaliser) normalise(text string) string {
+	n.mu.Lock()
+	known, ok := n.seen[text]
+	n.mu.Unlock()
+	if ok {
+		return known
+	}
+	found := Normalise(text)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.seen) >= groupsKept || n.seen == nil {
+		n.seen = map[string]string{}
+	}
+	n.seen[text] = found
+	return found
 }
 
 // marks are what a text has of which something is to be taken out.

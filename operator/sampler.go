@@ -40,7 +40,7 @@ const (
 	often    = 2 * time.Second
 	patience = 10 * time.Second
 	// round is how many queues are asked for at a time, and beginning how many that are new.
-	round, beginning = 500, 20_000
+	round, beginning = 300, 20_000
 	// Names and checks are looked at in every fifth round, and without anybody who watches all is so much slower.
 	slower = 5
 	hour   = 60

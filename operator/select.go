@@ -117,6 +117,7 @@ type chooser struct {
 	match   string    // folded
 	bound   int64     // of payloads
 	skipped atomic.Int64
+	errors  normaliser
 }
 
 func (f Filter) chooser() *chooser {
@@ -161,7 +162,7 @@ func (c *chooser) young(made time.Time) bool {
 
 // chooses looks at a job, and takes its payload away if that was read to be searched alone.
 func (c *chooser) chooses(j *Job) bool {
-	if c.Group != "" && (j.Err != nil || Normalise(j.LastError) != c.Group) {
+	if c.Group != "" && (j.Err != nil || c.errors.normalise(j.LastError) != c.Group) {
 		return false
 	}
 	found := c.match == ""

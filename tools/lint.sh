@@ -81,11 +81,11 @@ done
 
 # These are modules of their own: in their folders, ./... are their packages.
 staticcheck=$(go tool -n staticcheck)
-for own in bench tools/exporter test/browser clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel; do
+for own in bench tools/exporter operator test/browser clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel; do
 	check "vet of $own" go -C $own vet ./...
 	check "staticcheck of $own" env -C $own "$staticcheck" ./...
 done
-for own in clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel; do
+for own in operator clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel; do
 	check "$own builds without cgo" env CGO_ENABLED=0 go -C $own build ./...
 done
 

@@ -33,7 +33,7 @@ func TestRecipes(t *testing.T) {
 		c.Must("AUTH " + found[2] + " secret")
 		users[found[2]] = c
 	}
-	require.ElementsMatch(t, []string{"producer", "worker", "tenant", "operator", "viewer", "exporter", "replica"}, slices.Collect(maps.Keys(users)))
+	require.ElementsMatch(t, []string{"producer", "worker", "tenant", "operator", "observer", "viewer", "exporter", "replica"}, slices.Collect(maps.Keys(users)))
 	may := func(user, reply string, args ...string) {
 		t.Helper()
 		require.Equal(t, reply, users[user].Do(args...), "%s: %s", user, args)
@@ -84,7 +84,7 @@ func TestRecipes(t *testing.T) {
 			verb := wire.Words(line)[0]
 			mayRun(user, line)
 			for another := range users {
-				if another == user || another == "tenant" {
+				if another == user || another == "tenant" || another == "operator" && verb == "EMQ.RELEASE" {
 					continue
 				}
 				mayNot(another, line)
@@ -95,7 +95,7 @@ func TestRecipes(t *testing.T) {
 			delete(verbs, verb)
 		}
 	}
-	for _, user := range []string{"operator", "exporter", "viewer"} {
+	for _, user := range []string{"operator", "observer", "exporter", "viewer"} {
 		mayRun(user, "EMQ.STATS emq:{acme-mail}:", "EMQ.QUEUES \"\" 10")
 		delete(verbs, "EMQ.STATS")
 		delete(verbs, "EMQ.QUEUES")
@@ -119,6 +119,17 @@ func TestRecipes(t *testing.T) {
 	mayRun("operator", "HGETALL "+mail.Row("JOB1"), "HMGET "+mail.Row("JOB1")+" last_error failures", "ZRANGE "+mail.Dead()+" 0 -1", "ZSCORE "+mail.Active()+" JOB1",
 		"GET {emq}:version", "SCAN 0", "INFO everything", "SLOWLOG GET", "LATENCY LATEST", "LATENCY HISTOGRAM", "CONFIG GET emq.*", "CLIENT LIST", "MEMORY USAGE "+other.Row("JOB1"),
 		"BGSAVE", "ACL LOG", "ACL WHOAMI", "COMMAND DOCS EMQ.CLAIM", "MODULE LIST", "EMQ.PAUSE emq:{other}: 1", "EMQ.REQUEUE emq:{other}: dead JOB9")
+
+	// An operator takes a job from its holder.
+	admin.Must("EMQ.RESUME " + other.Base())
+	require.Equal(t, wire.Claimed("JOB1", "x", 1), admin.Do(other.Claim(30000)...))
+	may("operator", wire.Bulk("pending"), other.Release("JOB1", "1", 0)...)
+
+	// An observer sees what an operator does, and can change nothing of it. What the package operator asks for stands in its own test.
+	mayRun("observer", "HMGET "+other.Row("JOB1")+" last_error failures", "HGET "+other.Row("JOB1")+" payload", "HSTRLEN "+other.Row("JOB1")+" payload", "EXISTS "+other.Row("JOB1"),
+		"ZRANGE "+mail.Dead()+" 0 -1", "ZSCORE "+mail.Active()+" JOB1", "ZRANK "+mail.Active()+" JOB1", "ZCOUNT "+mail.Active()+" 0 1", "ZLEXCOUNT "+mail.Dead()+" - +",
+		"ZCARD "+mail.Dead(), "GET {emq}:version", "INFO emq", "CONFIG GET save", "EMQ.STATS emq:{other}:")
+	mayNot("observer", words(other.Release("JOB1", "1", 0)), "EMQ.AUDIT emq:{mail}: 0 1", "SCAN 0", "SLOWLOG GET", "CLIENT LIST", "BGSAVE", "ACL LOG")
 
 	// A viewer sees its own tenant's queues, and not even that there are others.
 	may("viewer", wire.Array(wire.Bulk(acme.Base()), wire.Bulk(acmes.Base())), "EMQ.QUEUES", "", "10")

@@ -27,6 +27,7 @@ func everything(c *wire.Conn) []screen {
 	last := func(q wire.Queue, state string) string {
 		return "/j/" + encode(wire.Value(c.Do("ZRANGE", q.Set(state), "-1", "-1")).([]any)[0].(string))
 	}
+	c.Do(wire.Queue("mails").Enqueue("JOBgoes", "is removed on the way")...)
 	return []screen{
 		{"queues", "/", []string{"payments", "8,000", "orders", `"it's" <b>über</b> 🦊/../%2F?a=b&c#d\xff\xfe`, "WRONGTYPE", "paused"}, nil},
 		{"queues-filtered", "/?name=or", []string{"orders", "reports"}, nil},
@@ -50,13 +51,13 @@ func everything(c *wire.Conn) []screen {
 		{"groups", place("payments", "/groups"), []string{"8,000", "connection refused", "3,000", "recipient address rejected"}, nil},
 		{"groups-some", place("payments", "/groups?match=refused"), []string{"connection refused", "3,000"}, nil},
 		{"group", place("payments", "/groups"), []string{"connection refused"}, func(b *tab) { b.tap("[data-group] th a"); b.at("search") }},
-		{"search", place("payments", "/search?state=dead&match=C-1EEF"), []string{`1 found in`}, nil},
+		{"search", place("payments", "/search?state=dead&match=ORDER%22:100777"), []string{`1 found in`, "there are no more"}, nil},
 		{"bulk", place("payments", "/groups"), []string{"Requeue 3,000", "No, go back"}, func(b *tab) {
 			b.tap("[data-group] input")
 			b.tap(`[data-action=requeue]`)
 			b.at("bulk")
 		}},
-		{"task", place("mails", "/j/JOBbyhand"), []string{"0 of 1 job", "done"}, func(b *tab) { // somebody else was faster
+		{"task", place("mails", "/j/JOBgoes"), []string{"1 of 1 job"}, func(b *tab) {
 			b.tap("[data-action=remove]")
 			b.at("bulk")
 			b.tap("[data-action=sure]")
