@@ -1,8 +1,6 @@
 package browser
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	emq "emq/clients/go"
 	"emq/test/store"
 	"emq/test/wire"
 )
@@ -144,48 +141,6 @@ func sorted(lists ...[]string) []string {
 	ids := slices.Concat(lists...)
 	slices.Sort(ids)
 	return ids
-}
-
-// busy has a server at work until the end of the test: three queues whose jobs come and go, of which some fail, by workers of
-// clients/go.
-func busy(t testing.TB, s *store.Place) {
-	t.Helper()
-	client, err := emq.Open("unix://" + s.Socket)
-	require.NoError(t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	worker := emq.NewWorker(client)
-	type order struct{ Order int }
-	var producers []func()
-	for _, name := range []string{"mails", "orders", "thumbnails"} {
-		q := emq.NewQueue[order](client, name, emq.Failures(2, emq.Constant(time.Second)))
-		emq.Handle(worker, q, func(ctx context.Context, job *emq.Job[order]) error {
-			if job.Value.Order%50 == 7 {
-				return fmt.Errorf("order %d: %w", job.Value.Order, errors.New("no such customer"))
-			}
-			return nil
-		}, emq.Concurrency(4))
-		producers = append(producers, func() {
-			for i := 0; ctx.Err() == nil; i++ {
-				_, _ = q.Enqueue(ctx, order{i})
-				select {
-				case <-ctx.Done():
-				case <-time.After(5 * time.Millisecond):
-				}
-			}
-		})
-	}
-	done := make(chan error)
-	go func() { done <- worker.Run(ctx) }()
-	for _, produce := range producers {
-		go func() { produce(); done <- nil }()
-	}
-	t.Cleanup(func() {
-		stop()
-		for range 1 + len(producers) {
-			<-done
-		}
-		_ = client.Close()
-	})
 }
 
 // ofManyKinds are jobs of all states, of a healthy queue and of queues that somebody broke, and a payload of 20 MB.

@@ -346,7 +346,7 @@ func (b *tab) fill(name, value string) {
 	field := find("body", filled, name)
 	b.click(name, field)
 	eval[bool](b, fmt.Sprintf("(%s).select(), true", field))
-	b.key(value)
+	b.key(kb.Delete + value)
 }
 
 // set gives a field a value that is picked rather than typed.
