@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -49,14 +50,17 @@ func shop(t *testing.T, dir string) {
 	enqueue(c, t, "newsletter", 12_600, func(i int) string { return fmt.Sprintf(`{"reader":%d}`, i) })
 	all(c, t, [][]string{wire.Queue("newsletter").Pause(4 * 3600_000), wire.Queue("thumbnails").Limit(8, 0, 0), wire.Queue("webhooks").Limit(0, 50, 1000)})
 	work(t, s.Socket, map[string]traffic{
-		"mails": {every: 20 * time.Millisecond, takes: 30 * time.Millisecond}, "orders": {every: 12 * time.Millisecond, takes: 20 * time.Millisecond},
-		"payments": {every: 35 * time.Millisecond, takes: 50 * time.Millisecond}, "thumbnails": {every: 9 * time.Millisecond, takes: 60 * time.Millisecond},
-		"webhooks": {every: 25 * time.Millisecond, takes: 10 * time.Millisecond}, "search-index": {every: 50 * time.Millisecond, takes: 10 * time.Millisecond},
+		"mails": {50 * time.Millisecond, 190 * time.Millisecond}, "orders": {40 * time.Millisecond, 150 * time.Millisecond},
+		"payments": {80 * time.Millisecond, 270 * time.Millisecond}, "thumbnails": {60 * time.Millisecond, 230 * time.Millisecond},
+		"webhooks": {100 * time.Millisecond, 300 * time.Millisecond}, "search-index": {200 * time.Millisecond, 100 * time.Millisecond},
 	})
 	url := host(t, "unix://"+s.Socket, web.Options{})
 	b := open(t, look{})
 	b.goTo(url + "/")
-	b.waitFor("some minutes of the hour", "document.querySelectorAll('[data-queue] .spark').length >= 6")
+	// The lines of the hour have a point for each minute that was seen.
+	for end := time.Now().Add(20 * time.Minute); eval[int](b, "Math.max(0, ...[...document.querySelectorAll('.spark polyline')].map(e => e.points.length))") < 8; time.Sleep(time.Second) {
+		require.True(t, time.Now().Before(end), "waited too long for some minutes of the hour")
+	}
 	b.pictureTo(filepath.Join(dir, "queues.png"), 900)
 	b.goTo(url + place("payments", "/groups"))
 	b.tap("[data-group] input")
@@ -76,9 +80,15 @@ func work(t testing.TB, socket string, queues map[string]traffic) {
 	ctx, stop := context.WithCancel(context.Background())
 	worker := emq.NewWorker(client)
 	var running sync.WaitGroup
+	began := time.Now()
 	for name, traffic := range queues {
 		q := emq.NewQueue[order](client, name)
-		emq.Handle(worker, q, func(context.Context, *emq.Job[order]) error { time.Sleep(traffic.takes); return nil }, emq.Concurrency(8))
+		emq.Handle(worker, q, func(context.Context, *emq.Job[order]) error {
+			// Now slower, now faster than the jobs come.
+			wave := 1 + 0.9*math.Sin(time.Since(began).Minutes()*2+float64(len(name)))
+			time.Sleep(time.Duration(wave * float64(traffic.takes)))
+			return nil
+		}, emq.Concurrency(4))
 		running.Go(func() {
 			tick := time.NewTicker(traffic.every)
 			defer tick.Stop()

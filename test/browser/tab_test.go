@@ -239,10 +239,13 @@ func (b *tab) text() string {
 // waitFor waits for an expression to be true of the page.
 func (b *tab) waitFor(what, expression string) {
 	b.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if ok, _ := ask[bool](b, "!!("+expression+")"); ok {
-			return
-		}
+	b.await(what, func() bool { ok, _ := ask[bool](b, "!!("+expression+")"); return ok })
+}
+
+// await is store.WaitFor at a pace that leaves the browser time for its own work.
+func (b *tab) await(what string, happened func() bool) {
+	b.Helper()
+	for end := time.Now().Add(patience); !happened(); time.Sleep(20 * time.Millisecond) {
 		require.True(b, time.Now().Before(end), "waited too long for: %s", what)
 	}
 }
@@ -289,17 +292,20 @@ func (b *tab) pressIn(within, name string) {
 	b.click(name, find(within, pressed, name))
 }
 
-// click clicks the thing of an expression in its middle, once it is there, stands still, and nothing else lies over it.
+// click clicks the thing of an expression in its middle, once it is there and nothing else lies over it.
 func (b *tab) click(name, expression string) {
 	b.Helper()
-	b.waitFor(name+" to be clicked", fmt.Sprintf(`(() => {
-		const e = %s
-		if (!e) return false
-		e.scrollIntoView({block: 'center', behavior: 'instant'})
-		const r = e.getClientRects()[0], at = document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2)
-		return at && (e.contains(at) || at.contains(e))
-	})()`, expression))
-	at := eval[[]float64](b, fmt.Sprintf(`(() => { const r = (%s).getClientRects()[0]; return [r.x + r.width / 2, r.y + r.height / 2] })()`, expression))
+	var at []float64
+	b.await(name+" to be clicked", func() bool {
+		at, _ = ask[[]float64](b, fmt.Sprintf(`(() => {
+			const e = %s
+			if (!e) return []
+			e.scrollIntoView({block: 'center', behavior: 'instant'})
+			const r = e.getClientRects()[0], x = r.x + r.width / 2, y = r.y + r.height / 2, top = document.elementFromPoint(x, y)
+			return top && (e.contains(top) || top.contains(e)) ? [x, y] : []
+		})()`, expression))
+		return len(at) == 2
+	})
 	b.do(chromedp.MouseClickXY(at[0], at[1]))
 }
 
