@@ -79,7 +79,7 @@ func TestMany(t *testing.T) {
 	require.Less(t, len(body), 100<<10)
 	require.Contains(t, body, "page 1 of 201")
 	require.Contains(t, s.get("/?name=broken"), "WRONGTYPE")
-	last := s.get("/?page=201")
+	last := s.get("/?page=999")
 	require.Equal(t, 1, strings.Count(last, "<tr id="))
 	require.Equal(t, 100, strings.Count(s.get("/?n=100&page=3"), "<tr id="))
 	require.Equal(t, 10, strings.Count(s.get("/?name=tenant-0123"), "<tr id="))

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/bcrypt"
@@ -142,6 +144,10 @@ func TestScreens(t *testing.T) {
 		require.Equal(t, status, s.send(s.request("GET", path, nil)).StatusCode, path)
 	}
 	require.Contains(t, s.get("/q/mails?after=nonsense"), "is no place in the jobs of this state", "what is wrong stands in its place, and the screen stays")
+	for _, to := range []string{"//evil.example", "/\\evil.example", "https://evil.example/"} {
+		require.Equal(t, "/", s.post("/theme", "theme", "dark", "to", to).Header.Get("Location"), to)
+	}
+	require.Equal(t, http.StatusBadRequest, s.post("/theme", "theme", "x").StatusCode)
 	got := s.send(s.request("GET", "/assets/app.js?v="+sums["app.js"], nil))
 	require.Contains(t, got.Header.Get("Cache-Control"), "immutable")
 }
@@ -656,7 +662,9 @@ func TestSearch(t *testing.T) {
 	next, seen := "/q/q/search?state=dead&match=timeout", map[string]bool{}
 	for next != "" {
 		body := s.get(next)
-		for _, m := range regexp.MustCompile(`data-job="([^"]*)"`).FindAllStringSubmatch(body, -1) {
+		found := regexp.MustCompile(`data-job="([^"]*)"`).FindAllStringSubmatch(body, -1)
+		require.LessOrEqual(t, len(found), hits)
+		for _, m := range found {
 			require.False(t, seen[m[1]], m[1])
 			seen[m[1]] = true
 		}
@@ -674,7 +682,10 @@ type event struct{ name, data string }
 // events opens a stream, and returns what waits for its next event.
 func (s *site) events(path string) func() event {
 	s.t.Helper()
-	got, err := s.client.Do(s.request("GET", path, nil))
+	// What never comes is a failure, not a test that hangs.
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
+	s.t.Cleanup(cancel)
+	got, err := s.client.Do(s.request("GET", path, nil).WithContext(ctx))
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { got.Body.Close() })
 	require.Equal(s.t, http.StatusOK, got.StatusCode)

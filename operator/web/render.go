@@ -231,9 +231,9 @@ func reason(err error) string {
 	case err == nil:
 		return ""
 	case errors.As(err, &refusal) && refusal.Class() == "NOPERM":
-		return "The page's user of Valkey has not the right to do this: " + refusal.Text
+		return "The page's user of Valkey has not the right to do this: " + visible(refusal.Text)
 	case errors.As(err, &refusal):
-		return "Valkey refused it: " + refusal.Text
+		return "Valkey refused it: " + visible(refusal.Text)
 	}
 	return visible(strings.TrimPrefix(err.Error(), "emq: "))
 }
