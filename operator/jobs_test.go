@@ -28,6 +28,7 @@ func walked(t *testing.T, s *Server, queue string, state emq.State, n int) (foun
 			require.Equal(t, state, j.State)
 			found = append(found, j.ID)
 		}
+		require.True(t, len(p.Jobs) > 0 || p.First, "an empty page")
 		pages = append(pages, p)
 		if at = p.Next; at == "" {
 			break
@@ -52,6 +53,7 @@ func TestPages(t *testing.T) {
 	fill(t, c, "new", "", all[:5000])
 	require.Equal(t, all, walked(t, s, "ties", emq.StateScheduled, 1000))
 	require.Equal(t, all[:5000], walked(t, s, "new", emq.StatePending, 999))
+	require.Equal(t, all[:5000], walked(t, s, "new", emq.StatePending, 1000))
 	p, err := s.Jobs(t.Context(), "ties", emq.StateScheduled, "", 1, -1)
 	require.NoError(t, err)
 	require.Equal(t, Job{ID: all[0], Queue: "ties", State: emq.StateScheduled, Due: due, Payload: []byte("payload of " + all[0]),
@@ -224,6 +226,16 @@ func TestJob(t *testing.T) {
 	require.Equal(t, emq.StateActive, j.State)
 	require.InDelta(t, now+60_000, j.Due.UnixMilli(), 60_000)
 	require.Equal(t, "payload of "+ids(2)[1], string(j.Payload))
+}
+
+// A lane's job may be in none of the sets.
+func TestLane(t *testing.T) {
+	_, c, s := serve(t)
+	c.Must("HSET emq:{q}:job:JOB1 state pending attempts 0 group g")
+	j, err := s.Job(t.Context(), "q", "JOB1", 0)
+	require.NoError(t, err)
+	require.NoError(t, j.Err)
+	require.True(t, j.Foreign)
 }
 
 // Ids tell when they were made as EMQ.STATS has it, and a jump to a time goes by them.

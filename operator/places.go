@@ -14,7 +14,7 @@ type Cursor string
 // place is what a cursor says: behind an entry, or before it and all that come later. The zero value is before all.
 type place struct {
 	entry
-	from  bool // the entry itself is behind the place
+	from  bool // the entry itself is behind the place; among times it is none, but all of that time are
 	given bool // it is not the zero value
 }
 
@@ -32,7 +32,7 @@ func (p place) precedes(e entry) bool {
 	case e.score != p.score:
 		return e.score > p.score
 	}
-	return e.id > p.id || p.from && e.id == p.id
+	return e.id > p.id
 }
 
 // bound is the place as the least id of a range by ids, and rest as the greatest of those that are before it.

@@ -105,7 +105,6 @@ func (s *Server) walk(ctx context.Context, queue string, state emq.State, after 
 		if p.Total = max(p.Total, p.Seen); step != nil {
 			step(p)
 		}
-		more = more && (window <= 0 || p.Seen < window)
 	}
 	return nil
 }

@@ -28,6 +28,18 @@ func chosen(t *testing.T, s *Server, queue string, state emq.State, after Cursor
 	return list, last
 }
 
+// holds asserts that each of some ids is in a list: testify's Subset compares each with each.
+func holds(t *testing.T, list, some []string) {
+	t.Helper()
+	in := map[string]bool{}
+	for _, id := range list {
+		in[id] = true
+	}
+	for _, id := range some {
+		require.True(t, in[id], id)
+	}
+}
+
 // named are the ids of jobs, for Apply.
 func named(jobs iter.Seq2[Job, error]) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
@@ -163,11 +175,11 @@ func TestWindow(t *testing.T) {
 		for range s.Select(t.Context(), queue, state, "", 0, Filter{}, func(Progress) { t.Error("a page was walked") }) {
 			break
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		n := 0
-		for _, err := range s.Select(ctx, queue, state, "", 0, Filter{}, func(Progress) { cancel() }) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		stopped, n := errors.New("stopped"), 0
+		for _, err := range s.Select(ctx, queue, state, "", 0, Filter{}, func(Progress) { cancel(stopped) }) {
 			if n++; err != nil {
-				require.ErrorIs(t, err, context.Canceled)
+				require.ErrorIs(t, err, stopped)
 				require.Equal(t, stride+1, n)
 			}
 		}
@@ -202,9 +214,63 @@ func TestMoving(t *testing.T) {
 		}
 		require.True(t, slices.IsSorted(found))
 		require.Equal(t, len(found), len(slices.Compact(slices.Clone(found))))
-		require.Subset(t, found, walked(t, s, queue, state, 1000))
+		holds(t, found, walked(t, s, queue, state, 1000))
 		require.Greater(t, page, 5)
 	}
+}
+
+// Between two commands of a page entries come before the place, go there, or a job of the page is claimed.
+func TestBetween(t *testing.T) {
+	_, c, s := serve(t)
+	all := ids(3000)
+	between := func(queue string, state emq.State, command string, change func()) *set {
+		set, err := s.set(func(ctx context.Context, args ...string) (emq.Reply, error) {
+			r, err := s.conn.Do(ctx, args...)
+			if args[0] == command && change != nil {
+				now := change
+				change = nil
+				now()
+			}
+			return r, err
+		}, queue, state)
+		require.NoError(t, err)
+		return set
+	}
+	at := place{entry{all[1999], 1_900_000_000_000}, false, true}
+	list := func(set *set, n int) (found []string, more bool) {
+		entries, more, err := set.after(t.Context(), at, n)
+		require.NoError(t, err)
+		for _, e := range entries {
+			found = append(found, e.id)
+		}
+		return found, more
+	}
+	fill(t, c, "more", "1900000000000", all)
+	found, more := list(between("more", emq.StateScheduled, "ZRANK", func() { fill(t, c, "more", "1800000000000", []string{"JOB1", "JOB2", "JOB3"}) }), 10)
+	require.Equal(t, all[2000:2008], found, "those that were read")
+	require.True(t, more)
+	fill(t, c, "fewer", "1900000000000", all)
+	found, more = list(between("fewer", emq.StateScheduled, "ZRANK", func() { must(t, c, wire.Queue("fewer").Remove("any", all[:200]...)) }), 10)
+	require.Equal(t, all[2000:2010], found)
+	require.True(t, more)
+
+	fill(t, c, "claimed", "", all[:10])
+	set := between("claimed", emq.StatePending, "ZRANGE", func() { must(t, c, wire.Queue("claimed").Mclaim(1<<40, 3)) })
+	entries, more, err := set.after(t.Context(), place{}, 5)
+	require.NoError(t, err)
+	require.True(t, more)
+	jobs, err := set.jobs(t.Context(), entries, 0, func(*Job) bool { return true })
+	require.NoError(t, err)
+	require.Len(t, jobs, 2)
+	require.Equal(t, all[3], jobs[0].ID)
+	// One that goes and comes back is shown as what it is.
+	row := wire.Queue("claimed").Row(all[3])
+	must(t, c, []string{"HSET", row, "state", "active"})
+	set = between("claimed", emq.StatePending, "HMGET", func() { must(t, c, []string{"HSET", row, "state", "pending"}) })
+	j, here, err := set.job(t.Context(), entry{id: all[3]}, 0)
+	require.NoError(t, err)
+	require.True(t, here)
+	require.NoError(t, j.Err)
 }
 
 // All pages are read while many jobs leave before the place, between any two commands of the walk.
@@ -222,7 +288,7 @@ func TestCrowd(t *testing.T) {
 	}()
 	for range 10 {
 		found, _ := chosen(t, s, "q", emq.StateScheduled, "", 0, Filter{})
-		require.Subset(t, found, stay)
+		holds(t, found, stay)
 		require.True(t, slices.IsSorted(found))
 	}
 	<-done

@@ -125,9 +125,6 @@ func (s *set) rank(ctx context.Context, p place) (int64, error) {
 			return 0, err
 		}
 		if len(r.List) == 2 && scoreOf(r.List[1]) == p.score {
-			if p.from {
-				return r.List[0].Int, nil
-			}
 			return r.List[0].Int + 1, nil
 		}
 	}
