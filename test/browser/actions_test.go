@@ -519,6 +519,7 @@ func TestTheme(t *testing.T) {
 // A page of somebody else's can have a visitor's browser send forms here. They change nothing, wherever the page is from: a port
 // beside ours, a name of ours, or one that has no relation to it, for which browsers say less where there is no TLS.
 func TestCrossSite(t *testing.T) {
+	const untrusted = "The Cross-Origin-Opener-Policy header has been ignored" // which it is under a name without TLS
 	s, c := serve(t)
 	q := wire.Queue("orders")
 	ids := enqueue(c, t, q, 3, func(int) string { return "x" })
@@ -528,7 +529,7 @@ func TestCrossSite(t *testing.T) {
 	for _, ours := range []string{"http://127.0.0.1" + port, "http://localhost" + port, "http://queues.example" + port} {
 		other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
-			fmt.Fprintf(w, `<title>x</title><link rel=icon href=data:,>
+			fmt.Fprintf(w, `<!doctype html><title>x</title><link rel=icon href=data:,>
 				<form method=post action="%s/pause"><input type=hidden name=for value=0><button>Pause</button></form>
 				<form method=post action="%[1]s/bulk"><input type=hidden name=all value=1><input type=hidden name=state value=pending><input type=hidden name=action value=remove><input type=hidden name=sure value=1><button>Bulk</button></form>
 				<form method=post enctype="text/plain" action="%[1]s/j/%s/do"><input type=hidden name=state value=pending><button>Do</button></form>`, ours+place(q, ""), ids[0])
@@ -538,13 +539,13 @@ func TestCrossSite(t *testing.T) {
 		for _, from := range []string{"http://127.0.0.1" + theirs, "http://other.example" + theirs} {
 			for _, button := range []string{"Pause", "Bulk", "Do"} {
 				b := open(t, look{})
-				b.expects("answer 403", "status of 403", "favicon.ico")
+				b.expects("answer 403", "status of 403", "favicon.ico", untrusted)
 				b.goTo(from)
 				b.press(button)
 				b.reads("must come from this page itself")
 			}
 			b := open(t, look{})
-			b.expects("answer 403", "status of 403", "request failed", "NotSameOrigin")
+			b.expects("answer 403", "status of 403", "request failed", "NotSameOrigin", untrusted)
 			b.goTo(from)
 			require.Equal(t, "no answer", eval[string](b, fmt.Sprintf(`fetch(%q, {method: "POST", mode: "no-cors", body: new URLSearchParams("for=0")}).then(r => r.type, e => "no answer")`, ours+place(q, "/pause"))))
 			b.expects("frame")
@@ -556,6 +557,7 @@ func TestCrossSite(t *testing.T) {
 	// Its own forms go through, under each of its names.
 	for _, ours := range []string{"http://127.0.0.1" + port, "http://localhost" + port, "http://queues.example" + port} {
 		b := open(t, look{})
+		b.expects(untrusted)
 		b.goTo(ours + place(q, ""))
 		b.press("Pause")
 		b.reads("The queue is paused for 15 min")

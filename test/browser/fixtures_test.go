@@ -163,7 +163,7 @@ func ofManyKinds(c *wire.Conn, t testing.TB) {
 
 func scheduled(n int) (words []string) {
 	for i := range n {
-		words = append(words, id(time.Now(), 1000+i), fmt.Sprint(60_000*(i+1)), fmt.Sprintf(`{"report":%d}`, i))
+		words = append(words, id(time.Now(), 1000+i), fmt.Sprint(3600_000+60_000*i), fmt.Sprintf(`{"report":%d}`, i))
 	}
 	return words
 }

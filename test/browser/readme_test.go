@@ -61,11 +61,15 @@ func shop(t *testing.T, dir string) {
 	for end := time.Now().Add(20 * time.Minute); eval[int](b, "Math.max(0, ...[...document.querySelectorAll('.spark polyline')].map(e => e.points.length))") < 8; time.Sleep(time.Second) {
 		require.True(t, time.Now().Before(end), "waited too long for some minutes of the hour")
 	}
-	b.pictureTo(filepath.Join(dir, "queues.png"), 900)
+	picture := func(name string) {
+		b.size.Height = eval[int64](b, "Math.ceil(document.querySelector('main').lastElementChild.getBoundingClientRect().bottom) + 24")
+		b.pictureTo(filepath.Join(dir, name), float64(b.size.Height))
+	}
+	picture("queues.png")
 	b.goTo(url + place("payments", "/groups"))
 	b.tap("[data-group] input")
 	b.reads("3,000 jobs chosen")
-	b.pictureTo(filepath.Join(dir, "dead-letters.png"), 900)
+	picture("dead-letters.png")
 }
 
 // traffic is how often a job comes, and how long it takes.

@@ -216,7 +216,7 @@ func TestServerGone(t *testing.T) {
 	for _, b := range append(open4, other) {
 		b.lacks("The server can't be reached")
 	}
-	other.reads("EMQ.", "25") // has loaded itself again
+	other.waitFor("it to load itself again", "document.querySelectorAll('[data-job]').length === 25")
 	open4[0].reads("payments", "8,000")
 	now := s.Conn()
 	require.Equal(t, wire.Statuses(1), now.Do(wire.Queue("fresh").Menqueue(id(time.Now(), 1), "x")...))
