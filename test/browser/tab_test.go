@@ -292,21 +292,28 @@ func (b *tab) pressIn(within, name string) {
 	b.click(name, find(within, pressed, name))
 }
 
-// click clicks the thing of an expression in its middle, once it is there and nothing else lies over it.
+// click clicks the thing of an expression in its middle, once it is there and nothing else lies over it; and again if the page
+// moved it away under the mouse, which it can't without scripts.
 func (b *tab) click(name, expression string) {
 	b.Helper()
-	var at []float64
 	b.await(name+" to be clicked", func() bool {
-		at, _ = ask[[]float64](b, fmt.Sprintf(`(() => {
+		at, _ := ask[[]float64](b, fmt.Sprintf(`(() => {
 			const e = %s
 			if (!e) return []
 			e.scrollIntoView({block: 'center', behavior: 'instant'})
 			const r = e.getClientRects()[0], x = r.x + r.width / 2, y = r.y + r.height / 2, top = document.elementFromPoint(x, y)
-			return top && (e.contains(top) || top.contains(e)) ? [x, y] : []
+			if (!top || !e.contains(top) && !top.contains(e)) return []
+			window.missed = true
+			e.addEventListener('click', () => window.missed = false, {once: true, capture: true})
+			return [x, y]
 		})()`, expression))
-		return len(at) == 2
+		if len(at) != 2 {
+			return false
+		}
+		b.do(chromedp.MouseClickXY(at[0], at[1]))
+		missed, _ := ask[bool](b, "!!window.missed")
+		return !missed || b.look.scriptless
 	})
-	b.do(chromedp.MouseClickXY(at[0], at[1]))
 }
 
 // tap clicks the first element of a selector that is shown.
