@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -140,6 +141,11 @@ func TestFilter(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "payload of JOB2", string(j.Payload))
 		require.Equal(t, int64(1_900_000_000_000), j.Due.UnixMilli())
+	}
+
+	for j, err := range s.Select(t.Context(), "q", emq.StatePending, "", 0, Filter{Match: "ann"}, nil) {
+		require.NoError(t, err)
+		require.Nil(t, j.Payload, "it was read to be searched alone")
 	}
 
 	// A long payload is not searched, and that is told; its error is.
@@ -358,6 +364,14 @@ func TestApply(t *testing.T) {
 		require.Error(t, err, bad)
 	}
 
+	// A lease that was lost is nobody's to give back.
+	fill(t, c, "lost", "", []string{"JOB1"})
+	must(t, c, wire.Queue("lost").Claim(1<<40), []string{"ZADD", "emq:{lost}:active", "1", "JOB1"}, wire.Queue("lost").Reap(0, 1))
+	p, err = s.Apply(t.Context(), Release, "lost", emq.StateActive, each("JOB1"), nil)
+	require.NoError(t, err)
+	require.Equal(t, Progress{Seen: 1, Chosen: 1}, p)
+	require.Equal(t, "1", wire.Value(c.Do("HGET", "emq:{lost}:job:JOB1", "stalled")))
+
 	// It ends between two calls, and what was done is told.
 	ctx, cancel := context.WithCancel(t.Context())
 	p, err = s.Apply(ctx, Remove, "q", emq.StatePending, each(all[1:]...), func(Progress) { cancel() })
@@ -378,6 +392,49 @@ func TestApply(t *testing.T) {
 	p, err = s.Apply(t.Context(), Remove, "q", emq.StatePending, each(all...), nil)
 	require.ErrorContains(t, err, "WRONGTYPE")
 	require.Zero(t, p.Changed)
+}
+
+// failing tells of the first error.
+type failing struct {
+	emq.Conn
+	once   sync.Once
+	failed chan struct{}
+}
+
+func (c *failing) Do(ctx context.Context, args ...string) (emq.Reply, error) {
+	r, err := c.Conn.Do(ctx, args...)
+	if err != nil {
+		c.once.Do(func() { close(c.failed) })
+	}
+	return r, err
+}
+
+// A walk waits for a server that can't be reached for a while, and misses nothing.
+func TestWalkThroughCut(t *testing.T) {
+	p, c, _ := serve(t)
+	all := ids(2000)
+	fill(t, c, "q", "", all)
+	l := link.New(t, p.Addr())
+	s := via(t, "valkey://"+l.Address())
+	conn := &failing{Conn: s.conn, failed: make(chan struct{})}
+	pages := 0
+	var found []string
+	mended := make(chan struct{})
+	for j, err := range New(conn).Select(t.Context(), "q", emq.StatePending, "", 0, Filter{Rows: true}, func(Progress) {
+		if pages++; pages == 2 {
+			l.Cut()
+			go func() {
+				defer close(mended)
+				<-conn.failed
+				l.Mend(t)
+			}()
+		}
+	}) {
+		require.NoError(t, err)
+		found = append(found, j.ID)
+	}
+	require.Equal(t, all, found)
+	<-mended
 }
 
 // A failover in the midst of the work: it waits, and goes on. An answer that was lost makes no difference.

@@ -587,7 +587,7 @@ func TestFailover(t *testing.T) {
 func TestRights(t *testing.T) {
 	admin := serve(t, Options{})
 	admin.crowd("q")
-	admin.Must("ACL SETUSER looker on >secret +ping +hello +client +info +emq.stats +emq.queues +zrange +zcard +zscore +zcount +zlexcount +zrevrange +hget +hmget +hgetall +hstrlen +exists +type %R~emq:{q}:* %R~{emq}:version",
+	admin.Must("ACL SETUSER looker on >secret +ping +hello +client|setinfo +emq.stats +emq.queues +zrange +zcard +zscore +zrank +zcount +zlexcount +hget +hmget +hstrlen +exists +get +info +config|get %R~emq:{q}:* %R~{emq}:version",
 		"ACL SETUSER blind on >secret +ping +hello +client +emq.queues +emq.stats %R~emq:{q}:* %R~{emq}:version")
 	s := at(t, admin.place, "looker", Options{})
 	got := s.done("/q/q/pause", "for", "0")
