@@ -23,11 +23,7 @@ with_server  = server=$$(tools/valkey.sh) && VALKEY_SERVER="$$server" $(with_mod
 with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
                EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
-<<<<<<< HEAD
-.PHONY: help build build-arm64 run demo test test-unit test-server test-exporter test-browser screens test-arm64 matrix releases proof fuzz golden pgo test-clients test-clients-go bench bench-quick bench-peers \
-=======
-.PHONY: help build build-arm64 run demo test test-unit test-server test-tools test-exporter test-arm64 matrix releases proof fuzz golden pgo test-clients test-clients-go bench bench-quick bench-peers \
->>>>>>> w-op
+.PHONY: help build build-arm64 run demo test test-unit test-server test-tools test-exporter test-browser screens test-arm64 matrix releases proof fuzz golden pgo test-clients test-clients-go bench bench-quick bench-peers \
         image image-test deb deb-test lint clean FORCE
 
 help:
