@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -324,12 +325,12 @@ func TestSearch(t *testing.T) {
 		// The server lets it wait, and somebody stops it: then it asks no more.
 		d.goTo(place(q, ""))
 		d.fill("Text", "needle")
-		d.conn.Must("CLIENT PAUSE 600000 ALL")
+		require.NoError(d, d.server.Signal(syscall.SIGSTOP))
 		d.press("Search")
 		d.at("search")
 		d.tap("#hits [data-action=stop]")
 		d.reads("then stopped")
-		d.conn.Must("CLIENT UNPAUSE")
+		require.NoError(d, d.server.Signal(syscall.SIGCONT))
 		d.lacks("The server can't be reached")
 		require.NotContains(d, d.text(), "there are no more")
 		require.Less(d, eval[int](d.tab, "document.querySelectorAll('[data-job]').length"), 3)
