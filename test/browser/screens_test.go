@@ -137,7 +137,7 @@ func TestViewer(t *testing.T) {
 		for _, path := range []string{"/", place("payments", "?state=dead"), place("payments", "/groups"), place("orders", "?state=active"), place("mails", "/j/JOBbyhand"), "/tasks"} {
 			b.goTo(url + path)
 			b.reads("read-only")
-			require.False(t, eval[bool](b, `!!document.querySelector("form[method=post]:not(.theme), input[type=checkbox]")`), "%s has something to press", path)
+			require.False(t, eval[bool](b, `!!document.querySelector("form[method=post]:not(.theme) button, input[type=checkbox]")`), "%s has something to press", path)
 		}
 		b.whole("viewer-tasks")
 		b.goTo(url + place("payments", "?state=dead"))
@@ -177,6 +177,8 @@ func TestRights(t *testing.T) {
 				for path, text := range tt.reads {
 					b.goTo(url + path)
 					b.reads(text)
+					require.NotContains(t, b.text(), "can't be reached", "it answers")
+					require.NotContains(t, b.text(), "No queues yet", "nobody knows")
 					name, _, _ := strings.Cut(strings.Trim(path, "/")+"queues", "?")
 					b.whole("rights-" + tt.user + "-" + strings.ReplaceAll(name, "/", "-"))
 				}
