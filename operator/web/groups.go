@@ -32,9 +32,21 @@ func (c choice) filter() operator.Filter {
 func (c choice) jobs(ctx context.Context, s *operator.Server, groups []string, after operator.Cursor, window, payload int64, step func(operator.Progress)) iter.Seq2[operator.Job, error] {
 	f := c.filter()
 	f.Rows, f.Payload = len(groups) > 0 || payload > 0, payload
+	meant := map[string]bool{} // of errors as they are: the same one often comes by the thousand
+	of := func(text string) bool {
+		yes, known := meant[text]
+		if !known {
+			if len(meant) >= 1000 {
+				clear(meant)
+			}
+			yes = slices.Contains(groups, operator.Normalise(text))
+			meant[text] = yes
+		}
+		return yes
+	}
 	return func(yield func(operator.Job, error) bool) {
 		for j, err := range s.Select(ctx, c.Queue, c.State, after, window, f, step) {
-			if err == nil && len(groups) > 0 && (j.Err != nil || !slices.Contains(groups, operator.Normalise(j.LastError))) {
+			if err == nil && len(groups) > 0 && (j.Err != nil || !of(j.LastError)) {
 				continue
 			}
 			if !yield(j, err) {

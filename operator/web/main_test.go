@@ -141,6 +141,7 @@ func (s *site) fill(q wire.Queue, ids []string, errors ...string) {
 // waitFor asks for a screen until it shows something.
 func (s *site) waitFor(path, what string) (body string) {
 	s.t.Helper()
-	store.WaitFor(s.t, what, func() bool { body = s.get(path); return strings.Contains(body, what) })
+	came := store.Await(func() bool { body = s.get(path); return strings.Contains(body, what) })
+	require.True(s.t, came, "waited too long for %s; the last was %s", what, body)
 	return body
 }
