@@ -59,9 +59,10 @@ func TestDoctor(t *testing.T) {
 	must(t, c, q.Pause(0))
 	statuses(t, examined(t, s), nil)
 	must(t, c, q.Resume())
-	worker := p.Conn()
-	worker.Send(wire.BClaim(1000, 0, "other", "q"))
-	worker.Receive()
+	must(t, c, q.Limit(0, 1, 1<<40), q.Claim(1<<40), q.Complete(old, "1"), q.Enqueue(old, "x"))
+	statuses(t, examined(t, s), map[string]Status{"workers": Critical})
+	p.Conn().Send(wire.BClaim(1000, 0, "q")) // held back by the limit
+	store.WaitFor(t, "a worker to wait", func() bool { return c.Info("emq_waiting_clients") == "1" })
 	statuses(t, examined(t, s), nil)
 
 	c.Must("SET emq:{broken}:dead x", "ZADD emq:{broken}:pending 0 JOB1", `HSET "emq:{a \"b}:meta" max x`, "CONFIG SET maxmemory-policy allkeys-lru",
