@@ -218,10 +218,19 @@ func ask[T any](b *tab, expression string) (v T, ok bool) {
 	return v, err == nil
 }
 
-// goTo opens an address, as one typed by hand.
+// goTo opens an address, as one typed by hand; and again if the page that was there loaded itself at that moment.
 func (b *tab) goTo(url string) {
 	b.Helper()
-	b.do(chromedp.Navigate(url))
+	b.await(url, func() bool {
+		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		defer cancel()
+		err := chromedp.Do(ctx, chromedp.Navigate(url))
+		if err != nil && strings.Contains(err.Error(), "net::ERR_ABORTED") {
+			return false
+		}
+		require.NoError(b, err, url)
+		return true
+	})
 }
 
 // path is where the tab is.
