@@ -301,10 +301,11 @@ func (b *tab) pressIn(within, name string) {
 	b.click(name, find(within, pressed, name))
 }
 
-// click clicks the thing of an expression in its middle, once it is there and nothing else lies over it; and again if the page
-// moved it away under the mouse, which it can't without scripts.
+// click clicks the thing of an expression in its middle, once it is there, stands still, and nothing else lies over it; and again
+// if the page moved it away under the mouse, which it can't without scripts.
 func (b *tab) click(name, expression string) {
 	b.Helper()
+	var before []float64
 	b.await(name+" to be clicked", func() bool {
 		at, _ := ask[[]float64](b, fmt.Sprintf(`(() => {
 			const e = %s
@@ -316,7 +317,8 @@ func (b *tab) click(name, expression string) {
 			e.addEventListener('click', () => window.missed = false, {once: true, capture: true})
 			return [x, y]
 		})()`, expression))
-		if len(at) != 2 {
+		if len(at) != 2 || !slices.Equal(at, before) {
+			before = at
 			return false
 		}
 		b.do(chromedp.MouseClickXY(at[0], at[1]))
