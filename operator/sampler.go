@@ -211,7 +211,7 @@ func (p *Sampler) sampled(now time.Time) []Sampled {
 	}
 	need := map[Status]int{Critical: 0, Warning: 1, Unknown: 2, OK: 3}
 	slices.SortFunc(list, func(a, b Sampled) int {
-		return cmp.Or(cmp.Compare(need[a.Trouble], need[b.Trouble]), cmp.Compare(b.Pending, a.Pending), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(need[a.Trouble], need[b.Trouble]), cmp.Compare(b.Pending+b.Dead, a.Pending+a.Dead), strings.Compare(a.Name, b.Name))
 	})
 	return list
 }

@@ -83,7 +83,7 @@ done
 
 # These are modules of their own: in their folders, ./... are their packages.
 staticcheck=$(go tool -n staticcheck)
-for own in bench operator cmd/emq clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel; do
+for own in bench operator cmd/emq test/browser clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel; do
 	check "vet of $own" go -C $own vet ./...
 	check "staticcheck of $own" env -C $own "$staticcheck" ./...
 done
