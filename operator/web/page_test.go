@@ -143,10 +143,16 @@ func TestScreens(t *testing.T) {
 		require.Equal(t, status, s.send(s.request("GET", path, nil)).StatusCode, path)
 	}
 	require.Contains(t, s.get("/q/mails?after=nonsense"), "is no place in the jobs of this state", "what is wrong stands in its place, and the screen stays")
-	for _, to := range []string{"//evil.example", "/\\evil.example", "https://evil.example/"} {
+	for _, to := range []string{"//evil.example", "///evil.example", "/\\evil.example", "/\t/evil.example", "/\n/evil.example", "/\x00/evil.example", "https://evil.example/"} {
 		require.Equal(t, "/", s.post("/theme", "theme", "dark", "to", to).Header.Get("Location"), to)
 	}
 	require.Equal(t, http.StatusBadRequest, s.post("/theme", "theme", "x").StatusCode)
+	for _, path := range posts { // what a form was answered with has a way on too
+		if to := regexp.MustCompile(`name="to" value="([^"]*)"`).FindStringSubmatch(s.post(path).body); to != nil {
+			require.NotEqual(t, http.StatusMethodNotAllowed, s.send(s.request("GET", to[1], nil)).StatusCode, path)
+			require.NotContains(t, s.send(s.request("GET", to[1], nil)).body, errNoPage.text, path)
+		}
+	}
 	got := s.send(s.request("GET", "/assets/app.js?v="+sums["app.js"], nil))
 	require.Contains(t, got.Header.Get("Cache-Control"), "immutable")
 }
