@@ -190,6 +190,18 @@ func TestCrossSite(t *testing.T) {
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
 	require.Equal(t, http.StatusSeeOther, s.send(r).StatusCode)
 	require.Equal(t, wire.Integer(1), s.Do("EXISTS", wire.Queue("mails").Meta()))
+	// A link is followed; what another site has in its own pages is not, since to count and to search is work too.
+	for _, from := range []string{"cross-site", "same-site", "same-origin", "none"} {
+		for _, what := range [][2]string{{"no-cors", "image"}, {"cors", "empty"}, {"navigate", "iframe"}, {"navigate", "document"}} {
+			r := s.request("GET", "/q/mails/groups", nil)
+			r.Header = http.Header{"Sec-Fetch-Site": {from}, "Sec-Fetch-Mode": {what[0]}, "Sec-Fetch-Dest": {what[1]}}
+			status := http.StatusOK
+			if strings.HasSuffix(from, "-site") && what[1] != "document" {
+				status = http.StatusForbidden
+			}
+			require.Equal(t, status, s.send(r).StatusCode, "%s %s", from, what)
+		}
+	}
 	// Nor can another's name that points here be the page's own.
 	for host, status := range map[string]int{"evil.example": 421, "queues.example:81": 200, "QUEUES.example": 200} {
 		r := s.request("GET", "/", nil)

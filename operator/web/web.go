@@ -119,7 +119,21 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Requests that change something must come from this page itself: "+err.Error(), http.StatusForbidden)
 		return
 	}
+	if embedded(r.Header) {
+		http.Error(w, "Other sites may link to this page, and not embed what is on it.", http.StatusForbidden)
+		return
+	}
 	p.routes.ServeHTTP(w, r)
+}
+
+// embedded reports whether another site asks for something by itself: as a picture, a script or a frame. It could not read it, yet
+// have the server count and search as often as it likes.
+func embedded(h http.Header) bool {
+	switch h.Get("Sec-Fetch-Site") {
+	case "cross-site", "same-site":
+		return h.Get("Sec-Fetch-Mode") != "navigate" || h.Get("Sec-Fetch-Dest") != "document"
+	}
+	return false
 }
 
 func (p *Page) served(host string) bool {
