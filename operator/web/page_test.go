@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -210,6 +211,19 @@ func TestCrossSite(t *testing.T) {
 	}
 }
 
+// A name that is none takes as long as the one that takes the longest.
+func TestDearest(t *testing.T) {
+	var lines []string
+	for i, cost := range []int{bcrypt.MinCost, bcrypt.MinCost + 1, bcrypt.MinCost} {
+		hash, err := bcrypt.GenerateFromPassword([]byte("x"), cost)
+		require.NoError(t, err)
+		lines = append(lines, fmt.Sprintf("user%d:viewer:%s", i, hash))
+	}
+	auth, err := Basic(strings.NewReader(strings.Join(lines, "\n")))
+	require.NoError(t, err)
+	require.Equal(t, auth.(*basic).users["user1"].hash, auth.(*basic).none)
+}
+
 func TestRoles(t *testing.T) {
 	hash := func(password string) string {
 		b, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
@@ -219,7 +233,8 @@ func TestRoles(t *testing.T) {
 	file := "# who may what\n\nvera:viewer:" + hash("v") + "\noscar:operator:" + hash("o:o") + "\n"
 	basic, err := Basic(strings.NewReader(file))
 	require.NoError(t, err)
-	s := serve(t, Options{Auth: basic})
+	var log journal
+	s := serve(t, Options{Auth: basic, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	s.fill("mails", []string{"JOB1", "JOB2"}, "no answer")
 	as := func(r *http.Request, who string) answer {
 		name, password, _ := strings.Cut(who, ":")
@@ -239,6 +254,10 @@ func TestRoles(t *testing.T) {
 			require.Equal(t, http.StatusUnauthorized, as(s.request("POST", path, form("for", "0")), who).StatusCode)
 		}
 	}
+	// Who guesses is in the log, his guesses are not.
+	require.Contains(t, log.String(), "user=oscar")
+	require.Contains(t, log.String(), "user=nobody from=127.0.0.1:")
+	require.NotContains(t, log.String(), "o:o")
 	button := regexp.MustCompile(`data-action="(pause|resume|limit|requeue|remove|release|stop|again|sure)"`)
 	viewed := func(get func(path string) answer, post func(path string) answer) {
 		t.Helper()

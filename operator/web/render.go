@@ -65,6 +65,9 @@ func (p *Page) handle(least Role, h handler) http.Handler {
 			r.user, r.role = p.o.Auth.Who(hr)
 		}
 		if r.role == Nobody {
+			if r.user != "" {
+				p.o.Logger.Warn("not let in", "user", r.user, "from", r.RemoteAddr)
+			}
 			status := http.StatusForbidden
 			if b, ok := p.o.Auth.(interface{ challenge() string }); ok {
 				w.Header().Set("WWW-Authenticate", b.challenge())
