@@ -450,6 +450,29 @@ func TestPayload(t *testing.T) {
 	}
 }
 
+// Of long payloads four are in memory at a time, however many ask; whoever asks for another thing does not wait.
+func TestLongPayloads(t *testing.T) {
+	s := serve(t, Options{})
+	for id, payload := range map[string]string{"JOBlong": strings.Repeat("x", fetched+1), "JOBshort": "x"} {
+		require.Equal(t, "*1\r\n:1\r\n", s.Do(wire.Queue("q").Menqueue(id, payload)...))
+	}
+	for range cap(s.page.payloads) {
+		s.page.payloads <- struct{}{}
+	}
+	s.get("/q/q/j/JOBshort/payload")
+	s.get("/q/q/j/JOBlong")
+	for _, path := range []string{"/q/q/j/JOBlong/payload", "/q/q/j/JOBlong?payload=all"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		_, err := s.client.Do(s.request("GET", path, nil).WithContext(ctx))
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded, path)
+	}
+	<-s.page.payloads
+	require.Len(t, s.get("/q/q/j/JOBlong/payload"), fetched+1)
+	require.Contains(t, s.get("/q/q/j/JOBlong?payload=all"), "xxx")
+	require.Len(t, s.page.payloads, cap(s.page.payloads)-1, "what was taken is given back")
+}
+
 func TestDeeds(t *testing.T) {
 	s := serve(t, Options{})
 	q := wire.Queue("q")

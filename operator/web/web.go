@@ -57,6 +57,7 @@ type Page struct {
 	groups   groupings
 	tasks    tasks
 	searches chan struct{} // how many streams of searches there are at a time
+	payloads chan struct{} // how many long payloads are in memory at a time
 }
 
 // New is a page on a server.
@@ -79,6 +80,7 @@ func New(s *operator.Server, o Options) *Page {
 	p.groups = groupings{of: map[choice]*grouping{}, slots: make(chan struct{}, 2)}
 	p.tasks.slots = make(chan struct{}, 2)
 	p.searches = make(chan struct{}, 4)
+	p.payloads = make(chan struct{}, 4)
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.screens = p.templates()
 	p.routes = p.route()
