@@ -84,6 +84,12 @@ func (p *Page) events(w http.ResponseWriter, r *request) error {
 	if view != "queues" && view != "queue" && view != "status" {
 		return bad("A view is queues, queue or status.")
 	}
+	select {
+	case p.streams <- struct{}{}:
+		defer func() { <-p.streams }()
+	default:
+		return &failure{http.StatusTooManyRequests, "Too many are looking already: this screen is not live."}
+	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)() // so that a server that shuts down need not wait for those who look

@@ -586,6 +586,51 @@ func TestGroups(t *testing.T) {
 	require.Contains(t, s.waitFor("/q/q/groups", "No dead letters"), "No dead letters")
 }
 
+// What viewers have the page do and keep is bounded, however often they ask.
+func TestBounds(t *testing.T) {
+	s := serve(t, Options{})
+	s.fill("q", []string{"JOB1"}, strings.Repeat("long ", 10_000))
+	for i := range mostResults + 20 {
+		s.waitFor(fmt.Sprintf("/q/q/groups?match=%s", strings.Repeat("long+", i+1)[:5*i+4]), "data-group=")
+	}
+	require.LessOrEqual(t, len(s.page.groups.of), mostResults)
+	for _, g := range s.page.groups.of {
+		require.Less(t, len(g.groups[0].Example.LastError), 1000)
+	}
+	long := strings.Repeat("x", longestMatch+1)
+	for _, path := range []string{"groups", "search", "search/events"} {
+		require.Equal(t, http.StatusBadRequest, s.send(s.request("GET", "/q/q/"+path+"?match="+long, nil)).StatusCode, path)
+	}
+	require.Equal(t, http.StatusBadRequest, s.post("/q/q/bulk", "action", "remove", "state", "dead", "all", "1", "match", long).StatusCode)
+
+	for path, slots := range map[string]chan struct{}{"/events?view=status": s.page.streams, "/q/q/search/events": s.page.searches, "/q/q/search": s.page.looks} {
+		for range cap(slots) {
+			slots <- struct{}{}
+		}
+		require.Equal(t, http.StatusTooManyRequests, s.send(s.request("GET", path, nil)).StatusCode, path)
+		<-slots
+		got, err := s.client.Do(s.request("GET", path, nil))
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, got.StatusCode, path)
+		got.Body.Close()
+		store.WaitFor(t, "the slot is free again", func() bool { return len(slots) == cap(slots)-1 })
+	}
+
+	// Tasks too, which an operator begins.
+	for range cap(s.page.tasks.slots) {
+		s.page.tasks.slots <- struct{}{}
+	}
+	all := []string{"action", "requeue", "state", "dead", "all", "1", "sure", "1"}
+	for range mostTasks {
+		require.Equal(t, http.StatusSeeOther, s.post("/q/q/bulk", all...).StatusCode)
+	}
+	require.Equal(t, http.StatusTooManyRequests, s.post("/q/q/bulk", all...).StatusCode)
+	s.done("/tasks/50/stop")
+	s.waitFor("/tasks/50", `data-status="stopped"`)
+	require.Equal(t, http.StatusSeeOther, s.post("/tasks/50/again").StatusCode)
+	require.Equal(t, http.StatusTooManyRequests, s.post("/tasks/50/again").StatusCode)
+}
+
 // All that match a text, and all of a state; nothing that was not chosen.
 func TestBulk(t *testing.T) {
 	s := serve(t, Options{})

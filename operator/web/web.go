@@ -56,7 +56,9 @@ type Page struct {
 
 	groups   groupings
 	tasks    tasks
-	searches chan struct{} // how many streams of searches there are at a time
+	streams  chan struct{} // how many streams of what changes there are at a time
+	searches chan struct{} // and of searches
+	looks    chan struct{} // and how many searches without a stream
 	payloads chan struct{} // how many long payloads are in memory at a time
 }
 
@@ -79,7 +81,7 @@ func New(s *operator.Server, o Options) *Page {
 	}
 	p.groups = groupings{of: map[choice]*grouping{}, slots: make(chan struct{}, 2)}
 	p.tasks.slots = make(chan struct{}, 2)
-	p.searches = make(chan struct{}, 4)
+	p.streams, p.searches, p.looks = make(chan struct{}, 500), make(chan struct{}, 4), make(chan struct{}, 4)
 	p.payloads = make(chan struct{}, 4)
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.screens = p.templates()
