@@ -14,12 +14,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/valkey-io/valkey-go"
+	"go.uber.org/goleak"
 
 	emq "emq/clients/go"
 	"emq/operator"
 	"emq/test/store"
 	"emq/test/wire"
 )
+
+// Nobody who has left leaves anything running.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("emq/tools/spawn.loop"), goleak.IgnoreCurrent())
+}
 
 // site is a page that is served, on a server on which no job moves by itself.
 type site struct {
