@@ -81,7 +81,7 @@ func New(s *operator.Server, o Options) *Page {
 	}
 	p.groups = groupings{of: map[choice]*grouping{}, slots: make(chan struct{}, 2)}
 	p.tasks.slots = make(chan struct{}, 2)
-	p.streams, p.searches, p.looks = make(chan struct{}, 500), make(chan struct{}, 4), make(chan struct{}, 4)
+	p.streams, p.searches, p.looks = make(chan struct{}, 250), make(chan struct{}, 4), make(chan struct{}, 4)
 	p.payloads = make(chan struct{}, 4)
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.screens = p.templates()
