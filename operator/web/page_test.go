@@ -140,7 +140,7 @@ func TestScreens(t *testing.T) {
 		require.Contains(t, []int{http.StatusMethodNotAllowed, http.StatusNotFound}, s.send(s.request("GET", path, nil)).StatusCode, path)
 	}
 	for path, status := range map[string]int{"/nothing": 404, "/assets/none.js": 404, "/assets/../web.go": 307, "/q/mails/j/JOBnone": 404, "/tasks/7": 404, "/q/mails?state=x": 400,
-		"/q/mails?n=0": 400, "/q/mails?from=x": 400, "/q/mails/groups?older=x": 400, "/q/mails/groups?state=active": 400, "/q/mails/search?window=0": 400, "/q/mails/j/JOB1?as=x": 400, "/events?view=x": 400} {
+		"/q/mails?n=0": 400, "/q/mails?from=x": 400, "/q/mails?from=2025-11-30T08:00": 400, "/q/mails/groups?older=x": 400, "/q/mails/groups?state=active": 400, "/q/mails/search?window=0": 400, "/q/mails/j/JOB1?as=x": 400, "/events?view=x": 400} {
 		require.Equal(t, status, s.send(s.request("GET", path, nil)).StatusCode, path)
 	}
 	require.Contains(t, s.get("/q/mails?after=nonsense"), "is no place in the jobs of this state", "what is wrong stands in its place, and the screen stays")

@@ -97,12 +97,16 @@ func (p *Page) handle(least Role, h handler) http.Handler {
 
 // fail shows an error as a page.
 func (p *Page) fail(w http.ResponseWriter, r *request, err error) {
-	status := http.StatusBadGateway // Valkey refused, or does not answer
+	status := http.StatusBadRequest // what is asked for can't be had
 	var f *failure
-	if errors.As(err, &f) {
+	var refusal *emq.Error
+	switch {
+	case errors.As(err, &f):
 		status = f.status
-	} else if errors.Is(err, operator.ErrNoJob) {
+	case errors.Is(err, operator.ErrNoJob):
 		status = http.StatusNotFound
+	case errors.As(err, &refusal), passes(err): // Valkey refused, or does not answer
+		status = http.StatusBadGateway
 	}
 	if err := p.render(w, r, status, "error", frame{Title: http.StatusText(status), Screen: "error", Failed: passes(err), Body: err}); err != nil {
 		p.o.Logger.Error("a page can't be made", "path", r.URL.Path, "error", err)
