@@ -65,6 +65,9 @@ func (p *Page) handle(least Role, h handler) http.Handler {
 			r.user, r.role = p.o.Auth.Who(hr)
 		}
 		if r.role == Nobody {
+			if r.user != "" {
+				p.o.Logger.Warn("not let in", "user", r.user, "from", r.RemoteAddr)
+			}
 			status := http.StatusForbidden
 			if b, ok := p.o.Auth.(interface{ challenge() string }); ok {
 				w.Header().Set("WWW-Authenticate", b.challenge())
@@ -125,8 +128,13 @@ type frame struct {
 // Can tells whether who looks may act.
 func (f frame) Can() bool { return f.R.role == Operator }
 
-// Here is the screen's own URL.
-func (f frame) Here() string { return f.R.URL.RequestURI() }
+// Here is the screen's own URL; that of what a form asks for is one up, since a form's own can't be gone to.
+func (f frame) Here() string {
+	if f.R.Method == http.MethodPost {
+		return path.Dir(f.R.URL.EscapedPath())
+	}
+	return f.R.URL.RequestURI()
+}
 
 // Banner is why the server can't be asked.
 func (f frame) Banner() *banner { return f.P.banner(f.P.sampler.Latest()) }
@@ -258,8 +266,9 @@ func (p *Page) theme(w http.ResponseWriter, r *request) error {
 	http.SetCookie(w, &http.Cookie{Name: "emq-theme", Value: theme, Path: p.base + "/", HttpOnly: true,
 		SameSite: http.SameSiteLaxMode, MaxAge: 365 * 24 * 3600})
 	to := r.PostFormValue("to")
-	// Only a path of this page: //other.example would be another's, and so would /\other.example.
-	if !strings.HasPrefix(to, p.base+"/") || strings.HasPrefix(to, "//") || strings.ContainsRune(to, '\\') {
+	// Only a path of this page: //other.example would be another's, and so would /\other.example, and with a tab or the end of a
+	// line between the slashes, which browsers leave out.
+	if _, err := url.Parse(to); err != nil || !strings.HasPrefix(to, p.base+"/") || strings.HasPrefix(to, "//") || strings.ContainsRune(to, '\\') {
 		to = p.base + "/"
 	}
 	return p.to(w, r, to, "", nil)
