@@ -1,4 +1,4 @@
-# A Valkey with the module, on Debian. `make image` builds it; docker build . does, too.
+# A Valkey with the module and the command emq, on Debian. `make image` builds it; docker build . does, too.
 #
 # The second stage takes a valkey-server from its base image where there is one, and Debian's otherwise:
 #   --build-arg BASE_IMAGE=docker.io/valkey/valkey:9.1
@@ -12,6 +12,9 @@ COPY . .
 ARG EMQ_BUILD
 # The module imports nothing but the standard library, so nothing is fetched.
 RUN GOPROXY=off EMQ_BUILD="$EMQ_BUILD" make build/emq.so
+# What the command imports is fetched, and is what cmd/emq/go.sum says.
+ARG GOPROXY
+RUN GOFLAGS=-mod=readonly EMQ_BUILD="$EMQ_BUILD" make build/emq && tools/install-command.sh build/emq build/emq /out/usr
 
 FROM ${BASE_IMAGE}
 USER root
@@ -27,6 +30,7 @@ RUN set -eu; \
     install -d -o 999 -g 999 -m 0700 /data; \
     install -d -o 999 -g 999 -m 0755 /etc/valkey
 COPY --from=build /src/build/emq.so /usr/lib/valkey/emq.so
+COPY --from=build /out /
 COPY tools/entrypoint.sh /usr/local/bin/emq-entrypoint
 COPY valkey.conf.example /etc/valkey/valkey.conf
 # In a container "this machine only" would be the container only. Who comes from outside needs a password, also where the

@@ -23,8 +23,8 @@ with_server  = server=$$(tools/valkey.sh) && VALKEY_SERVER="$$server" $(with_mod
 with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
                EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
-.PHONY: help build build-arm64 run demo test test-unit test-server test-tools test-exporter test-arm64 matrix releases proof fuzz golden pgo test-clients test-clients-go bench bench-quick bench-peers \
-        image image-test deb deb-test lint clean FORCE
+.PHONY: help build build-arm64 run demo test test-unit test-server test-tools test-arm64 matrix releases proof fuzz golden pgo test-clients test-clients-go bench bench-quick bench-peers \
+        image image-test deb deb-test install lint clean FORCE
 
 help:
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,8 +82,8 @@ build/emq-asan.so: $(sources)
 run: build/emq.so ## a server with the module on 127.0.0.1, in the foreground; PORT=6399
 	@exec tools/run.sh "$(PORT)"
 
-demo: build/emq.so ## a private server and 10,000 jobs through their whole life
-	@$(with_server) exec go run ./tools/demo $(ARGS)
+demo: build/emq.so build/emq ## a private server and 10,000 jobs through their whole life
+	@$(with_server) exec build/emq demo $(ARGS)
 
 test: test-unit test-server test-tools test-clients-go ## vet, unit tests, and every suite against a real server
 
@@ -99,16 +99,13 @@ test-unit: ## vet, the tests of the pure packages, also under the race detector,
 test-server: build build/stub build/emq-asan.so ## the suites against a real server; ARGS='-run Claim -v' for a part
 	@$(with_server) go test -count=1 -timeout 40m ./test/... ./clients/conformance $(ARGS)
 
-# Modules of their own, as the clients are.
-tools_go := operator
-test-tools: test-exporter ## the exporter, and what an operator's tools stand on; ARGS='-run Rights -v' for a part
-	@$(with_server); export VALKEY_SERVER EMQ_MODULE; for module in $(tools_go); do \
+# Modules of their own, as those of clients_go.
+tools_go := operator cmd/emq
+test-tools: build ## the command emq, what it stands on, its alerts and dashboard; promtool is fetched if it can be; ARGS='-run Work'
+	@promtool=$$(tools/promtool.sh) || echo 'without promtool: its test is skipped'; \
+	$(with_server) PROMTOOL="$$promtool"; export VALKEY_SERVER EMQ_MODULE PROMTOOL; for module in $(tools_go); do \
 		CGO_ENABLED=1 go -C $$module test -count=1 -race -timeout 20m ./... $(ARGS) || exit; \
 	done
-
-test-exporter: build ## the exporter, a module of its own, its alerts and its dashboard; promtool is fetched if it can be
-	@promtool=$$(tools/promtool.sh) || echo 'without promtool: its test is skipped'; \
-	$(with_server) PROMTOOL="$$promtool" go -C tools/exporter test -count=1 ./... $(ARGS)
 
 test-arm64: build/arm64/emq.so ## the tests of the pure packages, and the golden file against an arm64 server, under qemu
 	@tools/test-arm64.sh
@@ -169,14 +166,21 @@ bench-peers: build/emq.so bench/peers/bullmq/node_modules ## EMQ beside asynq an
 bench/peers/bullmq/node_modules: bench/peers/bullmq/package-lock.json
 	@if command -v npm >/dev/null; then cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund --silent && touch node_modules; fi
 
+# The module is for this machine's Valkey; the configuration that loads it is the operator's.
+DESTDIR ?=
+PREFIX  ?= /usr/local
+install: build/emq.so build/emq ## the module, the command, its man pages and completions; DESTDIR=, PREFIX=/usr/local
+	install -D -m 0755 build/emq.so "$(DESTDIR)$(PREFIX)/lib/valkey/emq.so"
+	tools/install-command.sh build/emq build/emq "$(DESTDIR)$(PREFIX)"
+
 image: ## the image, by docker, podman or buildah; IMAGE=emq, ARGS='--build-arg BASE_IMAGE=...'
 	@tools/image.sh "$(IMAGE)" $(ARGS)
 
 image-test: build ## the image on stand-ins of its bases, and the suites against the server in it; as root
 	@tools/image-test.sh $(ARGS)
 
-deb: build/emq.so ## a Debian package of the module, build/valkey-emq_*.deb
-	@tools/deb.sh build/emq.so
+deb: build/emq.so build/emq ## a Debian package of the module and the command, build/valkey-emq_*.deb
+	@tools/deb.sh build/emq.so build/emq
 
 deb-test: deb ## install it beside Debian's Valkey, use it, remove it; as root
 	@tools/deb-test.sh

@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("emq/test/valkey.spawnLoop"), goleak.IgnoreCurrent())
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("emq/tools/spawn.loop"), goleak.IgnoreCurrent())
 }
 
 // needs skips a test that has no server to run on.

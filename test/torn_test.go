@@ -110,7 +110,7 @@ func (f tornFile) appended(t *testing.T) string {
 // mend cuts the file off before the block, by the server's own tool.
 func (f tornFile) mend(t *testing.T) {
 	t.Helper()
-	check := exec.Command(filepath.Join(valkey.Tools(t), "valkey-check-aof"), "--fix", f.appended(t))
+	check := exec.Command(filepath.Join(store.Tools(t), "valkey-check-aof"), "--fix", f.appended(t))
 	check.Stdin = strings.NewReader("y\n")
 	out, err := check.CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -97,7 +97,7 @@ func TestExample(t *testing.T) {
 
 // TestDemo runs the demo, which counts by itself and brings its own server.
 func TestDemo(t *testing.T) {
-	out, err := exec.Command(built(t, "../tools/demo"), "-jobs", "300").CombinedOutput()
+	out, err := exec.Command(built(t, "../cmd/emq"), "demo", "--jobs", "300").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "Every job is accounted for.")
 }
@@ -106,7 +106,7 @@ func TestDemo(t *testing.T) {
 func built(t *testing.T, dir string) (program string) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), filepath.Base(dir))
-	out, err := exec.Command("go", "build", "-o", program, dir).CombinedOutput()
+	out, err := exec.Command("go", "-C", dir, "build", "-o", program, ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return program
 }

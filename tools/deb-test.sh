@@ -47,6 +47,10 @@ inside() {
 	is 'the data from before' "$(cli GET before)" kept
 	is 'a job goes in' "$(cli EMQ.ENQUEUE 2 'emq:{q}:job:JOB1' 'emq:{q}:pending' JOB1 'to: ann')" 1
 	is 'eviction' "$(cli CONFIG GET maxmemory-policy | tail -n 1)" noeviction
+	is 'the command' "$(emq --url unix:///run/valkey/s ls --json | grep -o '"queue":"q","pending":1')" '"queue":"q","pending":1'
+	is 'which looks at the server' "$(emq --url unix:///run/valkey/s doctor | grep -cE '^EMQ (OK|WARNING) - ')" 1
+	is 'its man page' "$(zcat /usr/share/man/man1/emq-work.1.gz | grep -c 'SIGTERM')" "$(emq work --help | grep -c SIGTERM)"
+	is 'its completion' "$(bash -c '. /usr/share/bash-completion/completions/emq && complete -p emq' | wc -l)" 1
 	apt-get -qq install --yes --reinstall "$deb" >/dev/null 2>&1
 	is 'an upgrade leaves the running server alone' \
 		"$(cli EMQ.CLAIM 2 'emq:{q}:pending' 'emq:{q}:active' 'emq:{q}:job:' 1000 | xargs)" 'JOB1 to: ann 1'
@@ -76,8 +80,9 @@ inside() {
 
 deb=$(ls -t build/valkey-emq_*_"$(dpkg --print-architecture)".deb | head -n 1)
 if command -v lintian >/dev/null; then
-	# No bug of Debian's asked for it, and who may copy it is the project's to say.
-	lintian --allow-root --fail-on error,warning --suppress-tags initial-upload-closes-no-bugs,copyright-without-copyright-notice "$deb"
+	# No bug of Debian's asked for it, who may copy it is the project's to say, and a program of Go's is static.
+	lintian --allow-root --fail-on error,warning \
+		--suppress-tags initial-upload-closes-no-bugs,copyright-without-copyright-notice,statically-linked-binary "$deb"
 	echo 'ok    lintian'
 else
 	echo 'skip  lintian: not installed'

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# deb.sh MODULE [ARCH]: packs the module as build/valkey-emq_VERSION_ARCH.deb. The same source gives the same bytes.
+# deb.sh MODULE COMMAND [ARCH]: packs the module and the command as build/valkey-emq_VERSION_ARCH.deb. build/emq, which this
+# machine runs, writes the command's man pages and completions. The same source gives the same bytes.
 #
 # It does not touch Valkey's own configuration, and nothing breaks when it is removed: valkey.conf includes the
 # snippet by a pattern, which may match nothing, and the snippet goes with the module. What CONFIG REWRITE has copied
@@ -7,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
-module=$1 arch=${2-}
+module=$1 command=$2 arch=${3-}
 for tool in dpkg-deb readelf; do
 	command -v "$tool" >/dev/null || { echo "deb.sh: not installed: $tool (dpkg, binutils)" >&2; exit 1; }
 done
@@ -24,6 +25,7 @@ chmod 755 "$root"
 doc=$root/usr/share/doc/valkey-emq
 install -d "$root/DEBIAN" "$doc"
 install -D -m 0755 "$module" "$root/usr/lib/valkey/emq.so"
+tools/install-command.sh build/emq "$command" "$root/usr"
 
 # The settings that are the module's or that queues need. Those on what an existing server keeps, and where it listens,
 # are the operator's: to turn appendonly on in a file makes a server that has none start empty.
@@ -75,7 +77,8 @@ cat >"$root/DEBIAN/control" <<-END
 	Description: job queue inside Valkey
 	 A module for Valkey 8.0 and newer that adds the commands EMQ.*: jobs that are
  claimed for a time, settled once, delayed, retried and kept as plain hashes
- and sorted sets. Every client of Redis or Valkey can send them.
+ and sorted sets. Every client of Redis or Valkey can send them. The command
+ emq looks at the queues, and puts their jobs in order.
 END
 cat >"$root/DEBIAN/prerm" <<-'END'
 	#!/bin/sh
@@ -95,7 +98,7 @@ cat >"$root/DEBIAN/prerm" <<-'END'
 	exit 1
 END
 (cd "$root" && find usr -type f -exec md5sum {} +) | LC_ALL=C sort -k 2 >"$root/DEBIAN/md5sums"
-find "$root" -type f ! -name emq.so ! -name prerm -exec chmod 644 {} +
+find "$root" -type f ! -name emq.so ! -path '*/bin/emq' ! -name prerm -exec chmod 644 {} +
 chmod 755 "$root/DEBIAN/prerm"
 deb=build/valkey-emq_${version}_$arch.deb
 dpkg-deb --root-owner-group --build "$root" "$deb" >/dev/null

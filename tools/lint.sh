@@ -83,11 +83,11 @@ done
 
 # These are modules of their own: in their folders, ./... are their packages.
 staticcheck=$(go tool -n staticcheck)
-for own in bench tools/exporter operator clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel; do
+for own in bench operator cmd/emq clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel; do
 	check "vet of $own" go -C $own vet ./...
 	check "staticcheck of $own" env -C $own "$staticcheck" ./...
 done
-for own in operator clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel; do
+for own in operator cmd/emq clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel; do
 	check "$own builds without cgo" env CGO_ENABLED=0 go -C $own build ./...
 done
 

@@ -4,26 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"time"
 )
-
-// move puts a job into the set of its state on its new server, with all fields of its row but the lease, unless it is there. It
-// claims an empty store, and refuses one of another wire.
-const move = `
-local wire = redis.call('GET', KEYS[3])
-if not wire then
-  redis.call('SET', KEYS[3], ARGV[1])
-elseif wire ~= ARGV[1] then
-  return redis.error_reply('EMQFENCE ' .. KEYS[3] .. ' is "' .. wire .. '"')
-end
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-for i = 4, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
-redis.call('HDEL', KEYS[1], 'lease_epoch')
-redis.call('ZADD', KEYS[2], ARGV[3], ARGV[2])
-return 1`
 
 // Drain moves jobs to the servers on which their queues live now, after servers have come or gone, and tells how many it moved:
 // of the given queues, or without any, of all that there are. To empty a server that leaves, a client knows all servers
@@ -33,7 +16,7 @@ return 1`
 // is then paused; its jobs in hand are waited for, and the others are moved with their failures and dead letters. At the end
 // the old place is as if the queue had never been there. A Drain that was broken off is begun again.
 //
-// It needs the rights to EVAL, ZRANGE and HGETALL beside the module's.
+// It needs the rights of [Queue.MoveTo], and to ZRANGE and ZCARD.
 func (c *Client) Drain(ctx context.Context, queues ...string) (moved int, err error) {
 	return c.DrainTo(ctx, c, queues...)
 }
@@ -68,16 +51,16 @@ func (c *Client) DrainTo(ctx context.Context, to *Client, queues ...string) (mov
 
 // drain moves all jobs of a queue to another place.
 func (q *queue) drain(ctx context.Context, to *queue) (moved int, err error) {
-	sets := map[State]string{StatePending: "pending", StateScheduled: "schedule", StateDead: "dead", StateActive: "active"}
 	left := func() (n int64, err error) {
-		for _, set := range sets {
+		for _, set := range setOf {
 			r, err := q.c.do(ctx, q.srv, "ZCARD", q.base+set)
 			if err != nil {
 				return 0, err
 			}
 			n += r.Int
 		}
-		return n, nil
+		r, err := q.c.do(ctx, q.srv, "HLEN", q.base+"moving")
+		return n + r.Int, err
 	}
 	if n, err := left(); n == 0 || err != nil {
 		return 0, err
@@ -85,12 +68,12 @@ func (q *queue) drain(ctx context.Context, to *queue) (moved int, err error) {
 	if err := q.gate(ctx, "EMQ.PAUSE", q.base, "0"); err != nil {
 		return 0, err
 	}
+	if moved, err = q.resume(ctx, to); err != nil {
+		return moved, err
+	}
 	for {
-		for _, state := range slices.Sorted(maps.Keys(sets)) {
-			if state == StateActive {
-				continue
-			}
-			n, err := q.drainState(ctx, to, state, sets[state])
+		for _, state := range []State{StateDead, StatePending, StateScheduled} {
+			n, err := q.drainState(ctx, to, state)
 			if moved += n; err != nil {
 				return moved, err
 			}
@@ -108,51 +91,22 @@ func (q *queue) drain(ctx context.Context, to *queue) (moved int, err error) {
 	}
 }
 
-func (q *queue) drainState(ctx context.Context, to *queue, state State, set string) (moved int, err error) {
-	for begin := int64(0); ; {
-		r, err := q.c.do(ctx, q.srv, "ZRANGE", q.base+set, strconv.FormatInt(begin, 10), strconv.FormatInt(begin+batchJobs-1, 10))
+// drainState moves the jobs of a state. One that was enqueued in both places is the same: the old place gives it up.
+func (q *queue) drainState(ctx context.Context, to *queue, s State) (moved int, err error) {
+	for begin := 0; ; {
+		r, err := q.c.do(ctx, q.srv, "ZRANGE", q.base+setOf[s], strconv.Itoa(begin), strconv.Itoa(begin+batchJobs-1))
 		if err != nil || len(r.List) == 0 {
 			return moved, err
 		}
-		there := make([]bool, len(r.List))
-		err = inParallel(len(r.List), func(i int) (err error) {
-			there[i], err = q.copyTo(ctx, to, state, set, r.List[i].Str)
-			return err
-		})
-		var ids []ID
+		ids := make([]ID, len(r.List))
 		for i, id := range r.List {
-			if there[i] {
-				ids = append(ids, ID(id.Str))
-			}
+			ids[i] = ID(id.Str)
 		}
-		n, removeErr := q.operate(ctx, "EMQ.REMOVE", state, ids)
-		moved += n
-		if err = errors.Join(err, removeErr); err != nil {
+		parcels, err := q.move(ctx, to, s, ids, true)
+		n := countGone(parcels)
+		if moved += n; err != nil {
 			return moved, err
 		}
-		begin += int64(len(r.List) - len(ids)) // those whose row is of another state, which AUDIT puts right
+		begin += len(ids) - n // those whose row is of another state, which AUDIT puts right
 	}
-}
-
-// copyTo tells whether a job is in its new place.
-func (q *queue) copyTo(ctx context.Context, to *queue, state State, set, id string) (bool, error) {
-	row, err := q.c.do(ctx, q.srv, "HGETALL", q.rows+id)
-	if err != nil {
-		return false, err
-	}
-	score, err := q.c.do(ctx, q.srv, "ZSCORE", q.base+set, id)
-	if err != nil {
-		return false, err
-	}
-	args := []string{"EVAL", move, "3", to.rows + id, to.base + set, "{emq}:version", "echomq:6.0.0", id, score.Str}
-	found := false
-	for i := 0; i+1 < len(row.List); i += 2 {
-		args = append(args, row.List[i].Str, row.List[i+1].Str)
-		found = found || row.List[i].Str == "state" && row.List[i+1].Str == string(state)
-	}
-	if !found || score.Null {
-		return false, nil
-	}
-	_, err = to.c.do(ctx, to.srv, args...)
-	return err == nil, err
 }

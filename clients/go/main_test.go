@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/valkey-io/valkey-go"
 	"go.uber.org/goleak"
 
 	"emq/clients/go"
@@ -18,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("emq/test/valkey.spawnLoop"), goleak.IgnoreCurrent())
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("emq/tools/spawn.loop"), goleak.IgnoreCurrent())
 }
 
 // serve starts a server whose pump runs.
@@ -42,6 +43,14 @@ func open(t testing.TB, url string, opts ...emq.ClientOption) *emq.Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
+}
+
+// options are those of valkey-go for a server.
+func options(t testing.TB, s *store.Place) valkey.ClientOption {
+	t.Helper()
+	o, err := valkey.ParseURL("valkey://" + s.Addr())
+	require.NoError(t, err)
+	return o
 }
 
 // quiet keeps what goes wrong on purpose out of the output.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -185,14 +187,14 @@ func (q Queue[T]) EnqueueMany(ctx context.Context, vs iter.Seq[T], opts ...JobOp
 	if err != nil {
 		return 0, err
 	}
-	var payloads []string
+	var batch []*entry
 	size := 0
 	flush := func() error {
-		err := q.enqueueBatch(ctx, &o, payloads)
+		err := q.enqueueBatch(ctx, batch)
 		if err == nil {
-			n += len(payloads)
+			n += len(batch)
 		}
-		payloads, size = payloads[:0], 0
+		batch, size = batch[:0], 0
 		return err
 	}
 	for v := range vs {
@@ -200,8 +202,8 @@ func (q Queue[T]) EnqueueMany(ctx context.Context, vs iter.Seq[T], opts ...JobOp
 		if err != nil {
 			return n, errors.Join(fmt.Errorf("emq: a job for queue %q: %w", q.name, err), flush())
 		}
-		payloads = append(payloads, string(payload))
-		if size += len(payload); len(payloads) == batchJobs || size >= batchBytes {
+		batch = append(batch, &entry{jobOptions: o, payload: string(payload)})
+		if size += len(payload); len(batch) == batchJobs || size >= batchBytes {
 			if err := flush(); err != nil {
 				return n, err
 			}
@@ -210,38 +212,95 @@ func (q Queue[T]) EnqueueMany(ctx context.Context, vs iter.Seq[T], opts ...JobOp
 	return n, flush()
 }
 
-func (q *queue) enqueueBatch(ctx context.Context, o *jobOptions, payloads []string) error {
-	for len(payloads) > 0 {
-		var args []string
-		if o.mode == "" {
-			args = append(args, "EMQ.MENQUEUE", q.base)
-		} else {
-			args = append(args, "EMQ.MSCHEDULE", q.base, o.mode)
+// NewJob is a job for [Queue.EnqueueBatch].
+type NewJob[T any] struct {
+	Value   T
+	Options []JobOption
+}
+
+// EnqueueBatch puts jobs into the queue, at most 1000, each with its own options, in as few calls as their kinds and sizes allow: one for
+// those that are claimable at once, one for those that are due at a time, one for those due after a while. After an error,
+// those that have a receipt are there, and others may be.
+func (q Queue[T]) EnqueueBatch(ctx context.Context, jobs ...NewJob[T]) ([]Receipt, error) {
+	receipts := make([]Receipt, len(jobs))
+	if len(jobs) > 1000 {
+		return nil, fmt.Errorf("emq: %d jobs can't be enqueued at a time", len(jobs))
+	}
+	kinds := map[string][]*entry{}
+	sizes := map[string]int{}
+	for i, job := range jobs {
+		o, err := q.options(job.Options)
+		if err != nil {
+			return receipts, err
 		}
-		for _, payload := range payloads {
-			args = append(args, string(q.c.ids.next()))
-			if o.mode != "" {
-				args = append(args, strconv.FormatInt(o.ms, 10))
+		payload, err := q.codec.Encode(job.Value)
+		if err != nil {
+			return receipts, fmt.Errorf("emq: a job for queue %q: %w", q.name, err)
+		}
+		kinds[o.mode] = append(kinds[o.mode], &entry{jobOptions: o, payload: string(payload), receipt: &receipts[i]})
+		sizes[o.mode] += len(payload)
+	}
+	for _, mode := range slices.Sorted(maps.Keys(kinds)) {
+		batch := kinds[mode]
+		for len(batch) > 0 {
+			n, size := 0, 0
+			for ; n < len(batch) && size < batchBytes; n++ {
+				size += len(batch[n].payload)
 			}
-			args = append(args, payload)
+			if err := q.enqueueBatch(ctx, batch[:n:n]); err != nil {
+				return receipts, err
+			}
+			batch = batch[n:]
+		}
+	}
+	return receipts, nil
+}
+
+// entry is a job of a batch.
+type entry struct {
+	jobOptions
+	payload string
+	receipt *Receipt // nil if nobody asks
+}
+
+// enqueueBatch sends jobs of one kind in a call. If other programs have made the ids that it made, it sends those jobs again.
+func (q *queue) enqueueBatch(ctx context.Context, batch []*entry) error {
+	for len(batch) > 0 {
+		mode := batch[0].mode
+		args := []string{"EMQ.MENQUEUE", q.base}
+		if mode != "" {
+			args = []string{"EMQ.MSCHEDULE", q.base, mode}
+		}
+		ids := make([]ID, len(batch))
+		for i, e := range batch {
+			if ids[i] = e.id; ids[i] == "" {
+				ids[i] = q.c.ids.next()
+			}
+			args = append(args, string(ids[i]))
+			if mode != "" {
+				args = append(args, strconv.FormatInt(e.ms, 10))
+			}
+			args = append(args, e.payload)
 		}
 		r, before, err := q.c.try(ctx, q.srv, args...)
 		if err != nil {
 			return err
 		}
-		if len(r.List) != len(payloads) {
+		if len(r.List) != len(batch) {
 			return unexpected(args[0], r)
 		}
-		if before {
-			return nil
-		}
-		var again []string // another program makes the same ids
-		for i, status := range r.List {
-			if status.Int != 1 {
-				again = append(again, payloads[i])
+		var again []*entry
+		for i, e := range batch {
+			created := r.List[i].Int == 1
+			if !created && !before && e.id == "" {
+				again = append(again, e)
+				continue
+			}
+			if e.receipt != nil {
+				*e.receipt = Receipt{ids[i], created || e.id == ""}
 			}
 		}
-		if payloads = again; len(again) > 0 {
+		if batch = again; len(again) > 0 {
 			q.c.ids.reseed()
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/clients/go"
+	"emq/test/store"
 	"emq/test/wire"
 )
 
@@ -249,4 +250,37 @@ func TestExactFailures(t *testing.T) {
 			require.Equal(t, map[bool]int64{false: 5, true: 2}[exact], <-counted)
 		})
 	}
+}
+
+// A batch has jobs for now and for later, with ids of their own or none; one that is there already is left alone, and tells so;
+// a batch with a bad one puts nothing there.
+func TestEnqueueBatch(t *testing.T) {
+	s := serve(t)
+	q := raw(client(t, s), "q")
+	at := time.UnixMilli(4_000_000_000_000)
+	own := emq.ID("JOB00000000001")
+	job := func(v string, opts ...emq.JobOption) emq.NewJob[string] {
+		return emq.NewJob[string]{Value: v, Options: opts}
+	}
+	batch := []emq.NewJob[string]{job("a"), job("b", emq.At(at)), job("c", emq.In(time.Hour)), job("d", emq.As(own)), job("e", emq.At(at), emq.As("JOB00000000002"))}
+	receipts, err := q.EnqueueBatch(t.Context(), batch...)
+	require.NoError(t, err)
+	for i, r := range receipts {
+		require.True(t, r.Created, i)
+	}
+	require.Equal(t, own, receipts[3].ID)
+	require.Equal(t, map[string]string{"pending": "2", "scheduled": "3"}, sizes(t, s, "q"))
+	require.Equal(t, 4e12, s.Keyspace()["emq:{q}:schedule"].(store.ZSet)[string(receipts[1].ID)])
+	again, err := q.EnqueueBatch(t.Context(), batch[3], job("f"), batch[4])
+	require.NoError(t, err)
+	require.Equal(t, []bool{false, true, false}, []bool{again[0].Created, again[1].Created, again[2].Created})
+	require.Equal(t, own, again[0].ID)
+
+	digest := s.Conn().Do("DEBUG", "DIGEST")
+	_, err = q.EnqueueBatch(t.Context(), job("g"), job("h", emq.As("JOBx")))
+	require.Error(t, err)
+	_, err = q.EnqueueBatch(t.Context(), make([]emq.NewJob[string], 1001)...)
+	require.Error(t, err)
+	require.Equal(t, digest, s.Conn().Do("DEBUG", "DIGEST"))
+	require.Empty(t, s.Keyspace().Check(wire.Wire6))
 }

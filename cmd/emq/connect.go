@@ -33,7 +33,8 @@ const defaultURL = "valkey://127.0.0.1:6379"
 // connection is the flags of every command that say where the server is.
 type connection struct {
 	place
-	context string
+	context      string
+	passwordFrom string // the variable of the environment, if it is not EMQ_PASSWORD
 }
 
 func (c *connection) flags(root *cobra.Command) {
@@ -123,7 +124,7 @@ func (p place) option(ctx context.Context, a *app) (o valkey.ClientOption, err e
 		}
 		o.Password = string(bytes.TrimRight(text, "\r\n"))
 	case o.Password == "":
-		if o.Password = os.Getenv("EMQ_PASSWORD"); o.Password == "" && o.Username != "" {
+		if o.Password = os.Getenv(cmp.Or(a.passwordFrom, "EMQ_PASSWORD")); o.Password == "" && o.Username != "" {
 			o.Password, err = a.askPassword(ctx, o.Username)
 		}
 	}

@@ -73,8 +73,8 @@ command prints one record a line. Each command has examples: "emq dead requeue -
 	}{
 		{looks, []func(*app) *cobra.Command{newLs, newTop, newPeek, newShow, newFind}},
 		{mends, []func(*app) *cobra.Command{newDead, newRequeue, newRm, newRelease, newPause, newResume, newLimit, newAudit}},
-		{carries, nil},
-		{serves, []func(*app) *cobra.Command{newDoctor, newContext}},
+		{carries, []func(*app) *cobra.Command{newEnqueue, newWork, newMove, newExport, newImport}},
+		{serves, []func(*app) *cobra.Command{newDoctor, newContext, newWeb, newExporter, newBench, newDemo, newRewire}},
 		{"", []func(*app) *cobra.Command{newExitCodes, newMan}},
 	} {
 		for _, made := range g.made {

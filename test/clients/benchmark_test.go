@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"emq/test/valkey"
+	"emq/test/store"
 	"emq/test/wire"
 )
 
@@ -18,7 +18,7 @@ func TestBenchmark(t *testing.T) {
 		t.Helper()
 		q := wire.Queue("load")
 		id := "JOB" + number
-		out, err := exec.Command(filepath.Join(valkey.Tools(t), "valkey-benchmark"), append([]string{
+		out, err := exec.Command(filepath.Join(store.Tools(t), "valkey-benchmark"), append([]string{
 			"-s", s.Socket, "-n", "50", "-c", "1", "-r", "100000000",
 		}, q.Enqueue(id, "x")...)...).CombinedOutput()
 		if err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/test/store"
-	"emq/test/valkey"
 	"emq/test/wire"
 )
 
@@ -87,7 +86,7 @@ func handOver(t *testing.T, sentinel *store.Place) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), wire.Patience)
 	defer cancel()
 	sh := exec.CommandContext(ctx, "../../examples/handover.sh", "127.0.0.1", strconv.Itoa(sentinel.Port()), group)
-	sh.Env = append(os.Environ(), "PATH="+valkey.Tools(t)+":"+os.Getenv("PATH"))
+	sh.Env = append(os.Environ(), "PATH="+store.Tools(t)+":"+os.Getenv("PATH"))
 	out, err := sh.CombinedOutput()
 	return string(out), err
 }

@@ -12,7 +12,6 @@ import (
 
 	"emq/test/page"
 	"emq/test/store"
-	"emq/test/valkey"
 	"emq/test/wire"
 )
 
@@ -49,7 +48,7 @@ func TestHowTo(t *testing.T) {
 func terminal(t *testing.T, s *store.Place, dir, user string) {
 	t.Helper()
 	script := fmt.Sprintf("#!/bin/bash\n[[ $(readlink /proc/$$/fd/1) != */out.* ]] || set -- --no-raw \"$@\"\nexec '%s/valkey-cli' -s '%s' --user %s --pass secret --no-auth-warning \"$@\"\n",
-		valkey.Tools(t), s.Socket, user)
+		store.Tools(t), s.Socket, user)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "valkey-cli"), []byte(script), 0o755))
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"emq/test/valkey"
+	"emq/test/store"
 )
 
 var prompt = regexp.MustCompile(`(?m)^\$ `)
@@ -98,7 +98,7 @@ func Run(t testing.TB, dir, lines string, instead ...string) (string, error) {
 	t.Helper()
 	sh := exec.Command("bash", "-euo", "pipefail", "-c", strings.NewReplacer(instead...).Replace(lines))
 	sh.Dir = dir
-	sh.Env = append(os.Environ(), "PATH="+valkey.Tools(t)+":"+os.Getenv("PATH"))
+	sh.Env = append(os.Environ(), "PATH="+store.Tools(t)+":"+os.Getenv("PATH"))
 	out, err := sh.CombinedOutput()
 	return string(out), err
 }

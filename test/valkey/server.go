@@ -13,9 +13,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"emq/tools/spawn"
 )
 
 const (
@@ -129,8 +130,8 @@ func (s *Server) start(o Options) error {
 	s.cmd = exec.Command(o.Server, args...)
 	s.cmd.Dir, s.cmd.Env = s.Dir, append(os.Environ(), o.Env...)
 	s.cmd.Stdout, s.cmd.Stderr = out, out
-	s.cmd.SysProcAttr = childAttr()
-	if err := spawn(s.cmd); err != nil {
+	s.cmd.SysProcAttr = spawn.Attributes()
+	if err := spawn.Start(s.cmd); err != nil {
 		return fmt.Errorf("start %s: %w", o.Server, err)
 	}
 	s.done = make(chan struct{})
@@ -286,23 +287,4 @@ func freePort() (int, error) {
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
-// The kernel sends a child's death signal when the thread that made it ends, not the process. So all children are made
-// by one thread, which stays.
-var (
-	spawnOnce  sync.Once
-	spawnQueue = make(chan spawnRequest)
-)
-
-type spawnRequest struct {
-	cmd    *exec.Cmd
-	result chan error
-}
-
-func spawn(cmd *exec.Cmd) error {
-	spawnOnce.Do(func() { go spawnLoop() })
-	r := spawnRequest{cmd: cmd, result: make(chan error)}
-	spawnQueue <- r
-	return <-r.result
 }

@@ -1,4 +1,4 @@
-package main
+package exporter
 
 import (
 	"encoding/json"
@@ -18,9 +18,10 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"github.com/valkey-io/valkey-go"
 
+	emq "emq/clients/go"
 	"emq/test/store"
 	"emq/test/wire"
 )
@@ -28,13 +29,13 @@ import (
 // scraped are the figures of one scrape: by name, and behind it the labels' values in the order of their names.
 type scraped map[string]float64
 
-// exporter is an exporter as main makes it, before a server's socket, with the rights of a user.
+// exporter is an exporter as the command makes it, before a server's socket, with the rights of a user.
 func exporter(t *testing.T, s *store.Place, user string, room int, every time.Duration) (scrape func() scraped) {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket, Username: user, Password: "secret", MaxRetries: -1, DialerRetries: 1})
-	t.Cleanup(func() { _ = client.Close() })
+	conn := emq.Dial(valkey.ClientOption{InitAddress: []string{s.Addr()}, Username: user, Password: "secret"})
+	t.Cleanup(conn.Close)
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(newSampler(client, room, every))
+	registry.MustRegister(New(conn, room, every))
 	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	t.Cleanup(server.Close)
 	return func() scraped {
@@ -65,7 +66,7 @@ func exporter(t *testing.T, s *store.Place, user string, room int, every time.Du
 // page is the line of docs/operations.md that makes a user.
 func page(t *testing.T, user string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../../docs/operations.md")
 	require.NoError(t, err)
 	line := regexp.MustCompile(`(?m)^ACL SETUSER ` + user + ` on >secret .*$`).FindString(string(text))
 	require.NotEmpty(t, line, "the page makes no user %s", user)
@@ -75,6 +76,9 @@ func page(t *testing.T, user string) string {
 // busy is a server with a queue that has everything that can be shown, and others with less, and the exporter's user.
 func busy(t *testing.T) (*store.Place, *wire.Conn) {
 	t.Helper()
+	if os.Getenv("VALKEY_SERVER") == "" || os.Getenv("EMQ_MODULE") == "" {
+		t.Skip("VALKEY_SERVER and EMQ_MODULE are not set: `make test-tools` sets them")
+	}
 	s := store.Open(t, store.Module())
 	c := s.Conn()
 	c.Must(page(t, "exporter"))

@@ -1,21 +1,24 @@
-package main
+// Package exporter shows Prometheus the figures of the queues of one server, and all numbers of its INFO emq. What it
+// shows, and which rights its user needs: docs/operations.md, "In Prometheus".
+package exporter
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
+
+	emq "emq/clients/go"
+	"emq/operator"
 )
 
 const (
-	// batch is how many bases one QUEUES gives and how many STATS go in one pipeline: some 0.3 ms of the server's time.
-	batch = 100
 	// rest is the queue's label where all that have no figures of their own are summed; no queue has a brace in its name.
 	rest = "{rest}"
 	// patience bounds a sample: a server that hangs is one that is down.
@@ -24,7 +27,8 @@ const (
 
 // sampler asks the server at most once in a while, whoever scrapes, and shows the last sample until then.
 type sampler struct {
-	client *redis.Client
+	conn   emq.Conn
+	server *operator.Server
 	room   int           // how many queues are named
 	every  time.Duration // how old a sample may be
 
@@ -37,8 +41,10 @@ type sampler struct {
 	shown []prometheus.Metric
 }
 
-func newSampler(client *redis.Client, room int, every time.Duration) *sampler {
-	return &sampler{client: client, room: room, every: every, known: map[string]bool{}}
+// New collects the figures of the server at a connection, which it asks at most once in `every`. So many queues have figures of
+// their own; those of all others are summed.
+func New(c emq.Conn, room int, every time.Duration) prometheus.Collector {
+	return &sampler{conn: c, server: operator.New(c), room: room, every: every, known: map[string]bool{}}
 }
 
 // Describe describes nothing: what INFO emq has is the server's to say.
@@ -54,7 +60,7 @@ func (s *sampler) Collect(out chan<- prometheus.Metric) {
 		metrics, err := s.sample(ctx)
 		cancel()
 		if err != nil {
-			log.Print(err)
+			slog.Error("no figures", "error", err)
 			metrics = nil
 		}
 		s.last, s.shown = time.Now(), append(metrics, up.of(float64(count(err == nil))), took.of(time.Since(began).Seconds()))
@@ -65,39 +71,32 @@ func (s *sampler) Collect(out chan<- prometheus.Metric) {
 }
 
 func (s *sampler) sample(ctx context.Context) ([]prometheus.Metric, error) {
-	info, err := s.client.Info(ctx, "emq").Result()
+	info, err := s.conn.Do(ctx, "INFO", "emq")
 	if err != nil {
 		return nil, fmt.Errorf("INFO emq: %w", err)
 	}
-	metrics := numbers(info)
+	metrics := numbers(info.Str)
 	if len(metrics) == 0 {
 		return nil, fmt.Errorf("INFO emq is empty: the module is not loaded")
 	}
 
-	var others []string
-	listed := 0
-	for after := ""; ; {
-		bases, err := s.client.Do(ctx, "EMQ.QUEUES", after, batch).StringSlice()
-		if err != nil {
-			return nil, fmt.Errorf("EMQ.QUEUES: %w", err)
-		}
-		for _, base := range bases {
-			switch {
-			case s.known[base]:
-			case len(s.named) < s.room:
-				s.known[base], s.named = true, append(s.named, base)
-			default:
-				others = append(others, base)
-			}
-		}
-		if listed += len(bases); len(bases) < batch {
-			break
-		}
-		after = bases[len(bases)-1]
+	names, err := s.server.Names(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("EMQ.QUEUES: %w", err)
 	}
-	metrics = append(metrics, queues.of(float64(listed)))
+	var others []string
+	for _, name := range names {
+		switch {
+		case s.known[name]:
+		case len(s.named) < s.room:
+			s.known[name], s.named = true, append(s.named, name)
+		default:
+			others = append(others, name)
+		}
+	}
+	metrics = append(metrics, queues.of(float64(len(names))))
 
-	err = s.stats(ctx, s.named, func(base string, f figures) { metrics = append(metrics, f.metrics(name(base))...) })
+	err = s.stats(ctx, s.named, func(name string, f figures) { metrics = append(metrics, f.metrics(label(name))...) })
 	if err != nil {
 		return nil, err
 	}
@@ -113,62 +112,38 @@ func (s *sampler) sample(ctx context.Context) ([]prometheus.Metric, error) {
 }
 
 // stats asks for the figures of each queue.
-func (s *sampler) stats(ctx context.Context, bases []string, each func(base string, f figures)) error {
-	for len(bases) > 0 {
-		part := bases[:min(batch, len(bases))]
-		bases = bases[len(part):]
-		pipe := s.client.Pipeline()
-		asked := make([]*redis.Cmd, len(part))
-		for i, base := range part {
-			asked[i] = pipe.Do(ctx, "EMQ.STATS", base)
-		}
-		_, _ = pipe.Exec(ctx)
-		for i, cmd := range asked {
-			reply, err := cmd.Result()
-			if err != nil && strings.HasPrefix(err.Error(), "WRONGTYPE ") {
-				continue // somebody broke this queue; the others are none the worse
-			}
-			if err != nil {
-				return fmt.Errorf("EMQ.STATS %s: %w", part[i], err)
-			}
-			each(part[i], read(reply))
+func (s *sampler) stats(ctx context.Context, names []string, each func(name string, f figures)) error {
+	if len(names) == 0 {
+		return nil // Queues would ask for all
+	}
+	found, err := s.server.Queues(ctx, names...)
+	if err != nil {
+		return err
+	}
+	for _, q := range found {
+		refusal := new(emq.Error)
+		switch {
+		case q.Err == nil:
+			each(q.Name, q.All)
+		case errors.As(q.Err, &refusal) && refusal.Class() == "WRONGTYPE":
+			// somebody broke this queue; the others are none the worse
+		default:
+			return fmt.Errorf("EMQ.STATS of %s: %w", label(q.Name), q.Err)
 		}
 	}
 	return nil
 }
 
-// name is the queue's name in its base. A label has to be UTF-8; a name that is not is shown quoted.
-func name(base string) string {
-	q := strings.TrimSuffix(strings.TrimPrefix(base, "emq:{"), "}:")
-	if strings.ToValidUTF8(q, "") != q {
-		return strconv.QuoteToASCII(q)
+// label is a queue's name as a label, which has to be UTF-8; a name that is not is shown quoted.
+func label(name string) string {
+	if strings.ToValidUTF8(name, "") != name {
+		return strconv.QuoteToASCII(name)
 	}
-	return q
+	return name
 }
 
 // figures are what STATS says; a null is not there.
 type figures map[string]int64
-
-// read understands a map, as RESP3 has it, and the list of RESP2.
-func read(reply any) figures {
-	f := figures{}
-	put := func(name, value any) {
-		if n, ok := value.(int64); ok {
-			f[fmt.Sprint(name)] = n
-		}
-	}
-	switch pairs := reply.(type) {
-	case map[any]any:
-		for name, value := range pairs {
-			put(name, value)
-		}
-	case []any:
-		for i := 0; i+1 < len(pairs); i += 2 {
-			put(pairs[i], pairs[i+1])
-		}
-	}
-	return f
-}
 
 // add sums what can be summed: numbers of jobs and clients. Of ages and times it keeps that which matters first. The
 // counters are left out: a queue that is idle is in no list, so their sum would go down.

@@ -1,0 +1,247 @@
+package emq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"emq/clients/go"
+	"emq/test/store"
+	"emq/test/wire"
+)
+
+// raw is a queue of bytes.
+func raw(c *emq.Client, name string, opts ...emq.QueueOption) emq.Queue[string] {
+	return emq.NewQueue[string](c, name, append(opts, emq.Encoding(emq.Raw))...)
+}
+
+// stocked is a queue with a job of each state that can move, each with what came of it, and one in hand.
+func stocked(t *testing.T, s *store.Place, c *emq.Client, name string) map[emq.State]emq.ID {
+	t.Helper()
+	q, conn := wire.Queue(name), s.Conn()
+	defer conn.Close()
+	ids := map[emq.State]emq.ID{}
+	for i, state := range []emq.State{emq.StateActive, emq.StateDead, emq.StateScheduled, emq.StatePending} {
+		id := fmt.Sprintf("JOB0Iab2RJbbR%d", i)
+		require.Equal(t, wire.Integer(1), conn.Do(q.Enqueue(id, "to: \x00\xff"+string(state))...))
+		if state != emq.StatePending {
+			require.Equal(t, wire.Claimed(id, "to: \x00\xff"+string(state), 1), conn.Do(q.Claim(1<<30)...))
+		}
+		switch state {
+		case emq.StateDead:
+			require.Equal(t, wire.Bulk("dead"), conn.Do(q.Fail(id, "1", 0, 1, "boom")...))
+		case emq.StateScheduled:
+			require.Equal(t, wire.Bulk("scheduled"), conn.Do(q.Fail(id, "1", 1<<30, 9, "boom")...))
+		}
+		conn.Must("HSET " + q.Row(id) + " progress 42")
+		ids[state] = emq.ID(id)
+	}
+	return ids
+}
+
+// What is recorded and restored is the job as it was; a second time nothing is; what is no job is refused, and nothing of
+// its call restored.
+func TestRestore(t *testing.T) {
+	s := serve(t)
+	c := client(t, s)
+	ids := stocked(t, s, c, "from")
+	from, to := raw(c, "from"), raw(c, "to")
+	var all []emq.Record
+	for _, state := range []emq.State{emq.StatePending, emq.StateActive, emq.StateScheduled, emq.StateDead} {
+		records, err := from.Records(t.Context(), state, ids[state], ids[emq.StateDead], "JOB0")
+		require.NoError(t, err)
+		require.Equal(t, ids[state], records[0].ID)
+		all = append(all, records[0])
+	}
+	there, err := to.Restore(t.Context(), all...)
+	require.NoError(t, err)
+	require.Equal(t, []bool{true, true, true, true}, there)
+	require.Equal(t, map[string]string{"pending": "2", "scheduled": "1", "dead": "1"}, sizes(t, s, "to"))
+	there, err = to.Restore(t.Context(), all...)
+	require.NoError(t, err)
+	require.Equal(t, []bool{false, false, false, false}, there)
+
+	k := s.Keyspace()
+	require.Empty(t, k.Check(wire.Wire6))
+	for state, id := range ids {
+		before, after := k["emq:{from}:job:"+string(id)].(store.Hash), k["emq:{to}:job:"+string(id)].(store.Hash)
+		delete(before, "lease_epoch")
+		if state == emq.StateActive {
+			before["state"] = "pending"
+		}
+		require.Equal(t, before, after)
+	}
+	id := string(ids[emq.StateScheduled])
+	require.Equal(t, k["emq:{from}:schedule"].(store.ZSet)[id], k["emq:{to}:schedule"].(store.ZSet)[id])
+
+	digest := s.Conn().Do("DEBUG", "DIGEST")
+	for _, bad := range []emq.Record{
+		{ID: "X1", State: emq.StatePending, Fields: map[string]string{"payload": "x", "attempts": "0"}},
+		{ID: "JOB1", State: "lost", Fields: map[string]string{"payload": "x", "attempts": "0"}},
+		{ID: "JOB1", State: emq.StatePending, Fields: map[string]string{"attempts": "0"}},
+		{ID: "JOB1", State: emq.StatePending, Fields: map[string]string{"payload": "x", "attempts": "01"}},
+		{ID: "JOB1", State: emq.StatePending, Fields: map[string]string{"payload": "x"}},
+		{ID: "JOB1", State: emq.StateScheduled, Due: time.UnixMilli(-1), Fields: map[string]string{"payload": "x", "attempts": "0"}},
+	} {
+		good := emq.Record{ID: "JOB2", State: emq.StatePending, Fields: map[string]string{"payload": "x", "attempts": "0"}}
+		_, err := to.Restore(t.Context(), good, bad)
+		require.Error(t, err)
+	}
+	require.Equal(t, digest, s.Conn().Do("DEBUG", "DIGEST"))
+}
+
+// Jobs move with all that they have; those in hand, those of lanes, and those whose id is there already stay.
+func TestMoveTo(t *testing.T) {
+	a, b := serve(t), serve(t)
+	here, there := client(t, a), client(t, b)
+	ids := stocked(t, a, here, "q")
+	from, to := raw(here, "q"), raw(there, "new")
+	before := a.Keyspace()
+	for _, state := range []emq.State{emq.StatePending, emq.StateScheduled, emq.StateDead} {
+		moved, exist, err := from.MoveTo(t.Context(), to, state, ids[state], ids[emq.StateActive], "JOB0")
+		require.NoError(t, err)
+		require.Equal(t, []int{1, 0}, []int{moved, exist}, state)
+	}
+	require.Equal(t, map[string]string{"active": "1"}, sizes(t, a, "q"))
+	require.Equal(t, map[string]string{"pending": "1", "scheduled": "1", "dead": "1"}, sizes(t, b, "new"))
+	require.Empty(t, a.Keyspace().Check(wire.Wire6))
+	after := b.Keyspace()
+	require.Empty(t, after.Check(wire.Wire6))
+	require.Len(t, after, 7, "three rows, three sets and the identity: nothing else is left")
+	for state, id := range ids {
+		if state != emq.StateActive {
+			row := before["emq:{q}:job:"+string(id)].(store.Hash)
+			delete(row, "lease_epoch")
+			require.Equal(t, row, after["emq:{new}:job:"+string(id)], state)
+		}
+	}
+
+	_, err := from.Enqueue(t.Context(), "again", emq.As(ids[emq.StatePending]))
+	require.NoError(t, err)
+	_, err = from.Enqueue(t.Context(), "a lane's", emq.As("JOB0Iab2RJbbR7"))
+	require.NoError(t, err)
+	a.Conn().Must("HSET emq:{q}:job:JOB0Iab2RJbbR7 group g")
+	was := a.Conn().Do("DEBUG", "DIGEST")
+	moved, exist, err := from.MoveTo(t.Context(), to, emq.StatePending, ids[emq.StatePending], "JOB0Iab2RJbbR7")
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 1}, []int{moved, exist})
+	require.Equal(t, was, a.Conn().Do("DEBUG", "DIGEST"))
+
+	_, _, err = from.MoveTo(t.Context(), from, emq.StatePending)
+	require.Error(t, err)
+	_, _, err = from.MoveTo(t.Context(), to, emq.StateActive)
+	require.Error(t, err)
+	b.Conn().Must("CONFIG SET maxmemory 1")
+	a.Conn().Must("HDEL emq:{q}:job:JOB0Iab2RJbbR7 group")
+	_, _, err = from.MoveTo(t.Context(), raw(there, "third"), emq.StatePending, "JOB0Iab2RJbbR7")
+	require.ErrorIs(t, err, emq.ErrFull)
+	b.Conn().Must("CONFIG SET maxmemory 0")
+	require.Equal(t, map[string]string{"pending": "2", "active": "1"}, sizes(t, a, "q"), "what was refused is back")
+	require.Empty(t, a.Keyspace().Check(wire.Wire6))
+}
+
+// failing is a connection that carries out so many commands, and is then as a process that has been killed is.
+type failing struct {
+	emq.Conn
+	left *int
+}
+
+func (f failing) Do(ctx context.Context, args ...string) (emq.Reply, error) {
+	if *f.left == 0 {
+		return emq.Reply{}, emq.ErrClosed
+	}
+	*f.left--
+	return f.Conn.Do(ctx, args...)
+}
+
+// Whenever a move is killed, and although the jobs that had arrived are done before it is repeated, each job is done once.
+func TestMoveBrokenOff(t *testing.T) {
+	a, b := serve(t), serve(t)
+	here, there := client(t, a), client(t, b)
+	dial := func(s *store.Place, left *int) *emq.Client {
+		conn := emq.Dial(options(t, s))
+		t.Cleanup(conn.Close)
+		return emq.Use(failing{conn, left})
+	}
+	steps := 0
+	for ; ; steps++ {
+		name := fmt.Sprint("q", steps)
+		from, to := raw(here, name), raw(there, name)
+		r, err := from.Enqueue(t.Context(), "x")
+		require.NoError(t, err)
+		left := steps
+		_, _, err = raw(dial(a, &left), name).MoveTo(t.Context(), raw(dial(b, &left), name), emq.StatePending, r.ID)
+		finished := err == nil
+		if !finished {
+			require.ErrorIs(t, err, emq.ErrClosed)
+		}
+		at := map[string]string{"a": sizes(t, a, name)["pending"], "b": sizes(t, b, name)["pending"]}
+		require.NotEqual(t, map[string]string{"a": "1", "b": "1"}, at, "two places hand it out")
+		done := 0
+		finish := func() {
+			n, err := to.Remove(t.Context(), emq.StatePending, r.ID)
+			require.NoError(t, err)
+			done += n
+		}
+		finish()
+		if !finished {
+			_, _, err = from.MoveTo(t.Context(), raw(there, "elsewhere"), emq.StatePending)
+			if strings.Contains(fmt.Sprint(err), "on their way") {
+				_, _, err = from.MoveTo(t.Context(), to, emq.StatePending)
+			}
+			require.NoError(t, err)
+			_, _, err = from.MoveTo(t.Context(), to, emq.StatePending, r.ID)
+			require.NoError(t, err)
+		}
+		finish()
+		require.Equal(t, 1, done, "after %d commands", steps)
+		require.Empty(t, sizes(t, a, name))
+		require.NotContains(t, a.Keyspace(), "emq:{"+name+"}:moving")
+		if finished {
+			break
+		}
+	}
+	require.Greater(t, steps, 3)
+}
+
+// A server whose answers get lost is asked again, and a job is neither lost nor there twice.
+func TestMoveWithLostAnswers(t *testing.T) {
+	a, b := serve(t), serve(t)
+	here := client(t, a)
+	for lost := range 5 {
+		name := fmt.Sprint("q", lost)
+		r, err := raw(here, name).Enqueue(t.Context(), "x")
+		require.NoError(t, err)
+		n := 0
+		dial := func(s *store.Place) *emq.Client {
+			conn := emq.Dial(options(t, s))
+			t.Cleanup(conn.Close)
+			return emq.Use(deaf{conn, func() bool { n++; return n-1 == lost }})
+		}
+		moved, exist, err := raw(dial(a), name).MoveTo(t.Context(), raw(dial(b), name), emq.StatePending, r.ID)
+		require.NoError(t, err)
+		require.Equal(t, []int{1, 0}, []int{moved, exist}, "the answer %d was lost", lost)
+		require.Empty(t, sizes(t, a, name))
+		require.Equal(t, map[string]string{"pending": "1"}, sizes(t, b, name))
+		require.Empty(t, b.Keyspace().Check(wire.Wire6))
+	}
+}
+
+// deaf is a connection that loses an answer.
+type deaf struct {
+	emq.Conn
+	loses func() bool
+}
+
+func (d deaf) Do(ctx context.Context, args ...string) (emq.Reply, error) {
+	r, err := d.Conn.Do(ctx, args...)
+	if d.loses() {
+		return emq.Reply{}, errors.New("the connection was reset")
+	}
+	return r, err
+}

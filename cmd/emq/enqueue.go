@@ -1,0 +1,373 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	emq "emq/clients/go"
+	"emq/operator"
+)
+
+func newEnqueue(a *app) *cobra.Command {
+	var e enqueue
+	cmd := &cobra.Command{
+		Use:   "enqueue QUEUE [PAYLOAD]",
+		Short: "put jobs into a queue",
+		Long: `Puts a job into a queue, or all those of the standard input: a JSON object a line,
+
+  {"payload": …, "payload_base64": "…", "id": "JOB…", "delay_ms": 5000, "due": "2026-12-01T08:00:00Z"}
+
+of which only the payload is needed. A payload that is a JSON string is its text; another value is enqueued as JSON, without
+blanks. payload_base64 has bytes that are no text. due is a time, or a number of Unix ms. With --raw a line is a payload as it is;
+with --null payloads end with a NUL.
+
+The jobs are sent in the order of the lines, some hundred in a call. A line that is wrong, or a call that fails, ends the
+command; it tells which lines are enqueued.`,
+		Example: `  emq enqueue mails '{"to":"ann"}' --in 10m
+  generate | emq enqueue mails
+  find /srv/in -name '*.jpg' -print0 | emq enqueue thumbnails --null`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: a.completeQueues(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return e.run(cmd.Context(), a, args)
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&e.in, "in", 0, "claimable after a while, by the server's clock; of lines, where they do not say otherwise")
+	f.StringVar(&e.at, "at", "", "claimable at a time: 2026-12-01T08:00:00Z, or Unix ms")
+	f.StringVar(&e.id, "id", "", "the id of the one job: enqueueing it again does nothing while it is there")
+	f.BoolVar(&e.raw, "raw", false, "each line is a payload as it is")
+	f.BoolVar(&e.null, "null", false, "payloads as they are, with a NUL behind each")
+	cmd.MarkFlagsMutuallyExclusive("in", "at")
+	return cmd
+}
+
+type enqueue struct {
+	in        time.Duration
+	at, id    string
+	raw, null bool
+}
+
+func (e *enqueue) run(ctx context.Context, a *app, args []string) error {
+	var due []emq.JobOption
+	switch {
+	case e.in < 0:
+		return usage("--in can't be less than 0")
+	case e.in > 0:
+		due = append(due, emq.In(e.in))
+	case e.at != "":
+		t, err := pointOf(e.at)
+		if err != nil {
+			return usage("--at: %w", err)
+		}
+		due = append(due, emq.At(t))
+	}
+	if len(args) == 2 && (e.raw || e.null) {
+		return usage("--raw and --null are for payloads of the standard input")
+	}
+	if len(args) == 1 && e.id != "" {
+		return usage("--id is for one job, whose payload is an argument")
+	}
+	if e.id != "" {
+		id, err := emq.ParseID(e.id)
+		if err != nil {
+			return usage("--id: %w", err)
+		}
+		due = append(due, emq.As(id))
+	}
+	c, err := a.client(ctx)
+	if err != nil {
+		return err
+	}
+	q := emq.NewQueue[[]byte](c, args[0], emq.Encoding(emq.Raw))
+	if len(args) == 1 {
+		return e.many(ctx, a, q, due)
+	}
+	r, err := q.Enqueue(ctx, []byte(args[1]), due...)
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return a.emit(new(record).bytes("queue", args[0]).set("id", r.ID).set("enqueued", r.Created))
+	case !r.Created:
+		fmt.Fprintf(a.err, "%s is there already\n", r.ID)
+	}
+	_, err = fmt.Fprintln(a.out, r.ID)
+	return err
+}
+
+// many enqueues what comes from the standard input. The next jobs are read while some are sent.
+func (e *enqueue) many(ctx context.Context, a *app, q emq.Queue[[]byte], due []emq.JobOption) error {
+	step, done := a.progress("enqueued")
+	defer done()
+	var sent, there int64 // lines
+	err := inBatches(ctx, a, e.delimiter(), 500, func(line []byte) (emq.NewJob[[]byte], error) {
+		if e.raw || e.null {
+			return emq.NewJob[[]byte]{Value: bytes.Clone(line), Options: due}, nil
+		}
+		return parseJob(line, due)
+	}, func(j emq.NewJob[[]byte]) int { return len(j.Value) }, func(ctx context.Context, jobs []emq.NewJob[[]byte]) (int, error) {
+		receipts, err := q.EnqueueBatch(ctx, jobs...)
+		n := 0
+		for _, r := range receipts {
+			if r.ID == "" {
+				continue
+			}
+			if n++; !r.Created {
+				there++
+			}
+		}
+		sent += int64(n)
+		step(operator.Progress{Seen: sent})
+		return n, err
+	})
+	done()
+	if err != nil {
+		return stopped(ctx, err, "%s until then, of which %s enqueued and %s there already", many(sent, "line"), count(sent-there), count(there))
+	}
+	if a.json {
+		return a.emit(new(record).bytes("queue", q.Name()).set("enqueued", sent-there).set("there", there))
+	}
+	fmt.Fprintf(a.err, "%s enqueued", many(sent-there, "job"))
+	if there > 0 {
+		fmt.Fprintf(a.err, ", %s there already", many(there, "job"))
+	}
+	fmt.Fprintln(a.err)
+	return nil
+}
+
+func (e *enqueue) delimiter() byte {
+	if e.null {
+		return 0
+	}
+	return '\n'
+}
+
+// parseJob reads a job that is written in JSON.
+func parseJob(line []byte, due []emq.JobOption) (job emq.NewJob[[]byte], err error) {
+	var j struct {
+		Payload       json.RawMessage `json:"payload"`
+		PayloadBase64 *string         `json:"payload_base64"`
+		ID            *string         `json:"id"`
+		DelayMS       *int64          `json:"delay_ms"`
+		Due           json.RawMessage `json:"due"`
+	}
+	if err := strictly(line, &j); err != nil {
+		return job, err
+	}
+	if job.Value, err = payloadOf(j.Payload, j.PayloadBase64); err != nil {
+		return job, err
+	}
+	if job.Value == nil {
+		return job, errors.New("there is no payload")
+	}
+	job.Options = due
+	switch {
+	case j.DelayMS != nil && j.Due != nil:
+		return job, errors.New("both delay_ms and due say when: give one")
+	case j.DelayMS != nil:
+		if *j.DelayMS < 0 || *j.DelayMS > 1<<43 {
+			return job, fmt.Errorf("delay_ms can't be %d", *j.DelayMS)
+		}
+		job.Options = []emq.JobOption{emq.In(time.Duration(*j.DelayMS) * time.Millisecond)}
+	case j.Due != nil:
+		text := string(j.Due)
+		_ = json.Unmarshal(j.Due, &text)
+		t, err := pointOf(text)
+		if err != nil {
+			return job, fmt.Errorf("due: %w", err)
+		}
+		job.Options = []emq.JobOption{emq.At(t)}
+	}
+	if j.ID != nil {
+		id, err := emq.ParseID(*j.ID)
+		if err != nil {
+			return job, err
+		}
+		job.Options = append(job.Options[:len(job.Options):len(job.Options)], emq.As(id))
+	}
+	return job, nil
+}
+
+// pointOf reads a point in time: Unix ms, or what timeOf reads but how long ago.
+func pointOf(s string) (time.Time, error) {
+	if ms, err := strconv.ParseInt(s, 10, 64); err == nil && ms >= 0 {
+		return time.UnixMilli(ms), nil
+	}
+	if _, err := durationOf(s); err == nil {
+		return time.Time{}, fmt.Errorf("%s is no point in time", s)
+	}
+	return timeOf(s)
+}
+
+// strictly reads one JSON object, of known fields alone.
+func strictly(line []byte, v any) error {
+	if !utf8.Valid(line) {
+		return errors.New("it is no UTF-8; bytes go into payload_base64, or by --raw")
+	}
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return errors.New("a JSON object is not complete")
+		}
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("there is something behind the JSON object")
+	}
+	return nil
+}
+
+// payloadOf is the payload that a JSON value stands for, or nil if there is none.
+func payloadOf(value json.RawMessage, inBase64 *string) ([]byte, error) {
+	switch {
+	case inBase64 != nil:
+		if value != nil && string(value) != "null" {
+			return nil, errors.New("both payload and payload_base64 are there: give one")
+		}
+		b, err := base64.StdEncoding.DecodeString(*inBase64)
+		if err != nil {
+			return nil, fmt.Errorf("payload_base64: %w", err)
+		}
+		return append([]byte{}, b...), nil
+	case value == nil:
+		return nil, nil
+	case value[0] == '"':
+		var text string
+		err := json.Unmarshal(value, &text)
+		return []byte(text), err
+	}
+	var b bytes.Buffer
+	err := json.Compact(&b, value)
+	return b.Bytes(), err
+}
+
+// inBatches reads the standard input entry by entry, and has up to n of them, or about 1 MiB, done at a time, in their order: the
+// next are read meanwhile. do answers how many of them it is sure of. An error names the line; what stands before it is done.
+// An interrupt lets the batch that is under way come to its end.
+func inBatches[T any](ctx context.Context, a *app, delimiter byte, n int, parse func([]byte) (T, error), weight func(T) int, do func(context.Context, []T) (int, error)) error {
+	type batch struct {
+		first   int64 // line
+		entries []T
+		err     error // of the line behind them
+	}
+	batches := make(chan batch, 1)
+	go func() {
+		defer close(batches)
+		r := bufio.NewReaderSize(a.in, 1<<16)
+		b, bytes := batch{first: 1}, 0
+		send := func() bool {
+			select {
+			case batches <- b:
+				b, bytes = batch{first: b.first + int64(len(b.entries))}, 0
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		}
+		for {
+			line, err := readEntry(r, delimiter)
+			if err == nil {
+				var entry T
+				if entry, err = parse(line); err == nil {
+					b.entries = append(b.entries, entry)
+					if bytes += weight(entry); (len(b.entries) == n || bytes >= 1<<20) && !send() {
+						return
+					}
+					if r.Buffered() == 0 && len(b.entries) > 0 && len(batches) == 0 && !send() {
+						return // whoever writes is slower than the server: nothing is kept waiting
+					}
+					continue
+				}
+			}
+			if err != io.EOF {
+				b.err = err
+			}
+			send()
+			return
+		}
+	}()
+	for {
+		var b batch
+		var ok bool
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case b, ok = <-batches:
+		}
+		if !ok {
+			return ctx.Err()
+		}
+		if len(b.entries) > 0 {
+			last := b.first + int64(len(b.entries)) - 1
+			call, cancel := lingering(ctx)
+			sure, err := do(call, b.entries)
+			cancel()
+			switch {
+			case err != nil && sure > 0:
+				return fmt.Errorf("lines %d to %d, of which %d are done: %w", b.first, last, sure, err)
+			case err != nil:
+				return fmt.Errorf("lines %d to %d: %w", b.first, last, err)
+			}
+		}
+		if b.err != nil {
+			return refused("line %d: %w", b.first+int64(len(b.entries)), b.err)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// maxEntry bounds a line: a payload of 512 MB, the most that a server takes, in base64.
+const maxEntry = 700 << 20
+
+// readEntry reads a line, or what stands before another delimiter, without it. The last needs none. Empty lines are no entries.
+func readEntry(r *bufio.Reader, delimiter byte) (entry []byte, err error) {
+	for {
+		part, err := r.ReadSlice(delimiter)
+		entry = append(entry, part...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			if len(entry) > maxEntry {
+				return nil, errors.New("it is longer than any payload can be")
+			}
+			continue
+		case err == io.EOF && len(entry) == 0:
+			return nil, io.EOF
+		case err != nil && err != io.EOF:
+			return nil, fmt.Errorf("it can't be read: %w", err)
+		}
+		entry = bytes.TrimSuffix(entry, []byte{delimiter})
+		if delimiter == '\n' {
+			entry = bytes.TrimSuffix(entry, []byte{'\r'})
+		}
+		return entry, nil
+	}
+}
+
+// lingering is a context that ends some seconds after another, so that a call which is under way when somebody interrupts the
+// command is answered: then it is known what was done.
+func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
+	long, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var timer *time.Timer
+	stop := context.AfterFunc(ctx, func() { timer = time.AfterFunc(3*time.Second, cancel) })
+	return long, func() {
+		if stop(); timer != nil {
+			timer.Stop()
+		}
+		cancel()
+	}
+}

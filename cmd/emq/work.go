@@ -1,0 +1,267 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	emq "emq/clients/go"
+	"emq/tools/spawn"
+)
+
+// The exit codes of a job's command that say more than failed or done, as in sysexits.h.
+const (
+	exDataErr  = 65
+	exTempFail = 75
+)
+
+func newWork(a *app) *cobra.Command {
+	w := work{app: a}
+	var concurrency, maxFailures int
+	var lease, grace time.Duration
+	cmd := &cobra.Command{
+		Use:   "work QUEUE… -- COMMAND [ARGUMENT…]",
+		Short: "run a command for each job",
+		Long: `Works on queues: runs the command for each job, with the payload on its standard input, and $EMQ_ID, $EMQ_QUEUE,
+$EMQ_TOKEN (which claim this is) and $EMQ_FAILURES (how often it failed before). How the command ends says what becomes of
+the job:
+
+  0      done
+  75     later: it comes again after --later, and that is no failure
+  65     dead at once: no retry would help
+  other  failed: it comes again, later each time, and is dead after --max-failures
+
+The error of a failed job is the end of what the command wrote to its standard error, 1 KiB at most. A command may take as
+long as it likes: its lease is extended. If the lease is lost all the same, or --job-timeout is over, its process group
+gets SIGTERM, and SIGKILL five seconds later.
+
+On SIGTERM or Ctrl-C no more jobs are claimed. Commands have --grace to end; then they are killed, and their jobs given back,
+uncounted. A second signal kills at once. If this program itself is killed, so are its commands, on Linux, and the server
+gives their jobs to others when the leases end.`,
+		Example: `  emq work mails -c 4 -- /usr/local/bin/send-mail
+  emq work thumbnails --job-timeout 2m -- sh -c 'read -r file; convert "$file" -resize 200 "$file.small"'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if dash := cmd.ArgsLenAtDash(); dash < 1 || dash == len(args) {
+				return errors.New("give the queues, then --, then the command")
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeQueues(-1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dash := cmd.ArgsLenAtDash()
+			queues := args[:dash]
+			w.command = args[dash:]
+			switch {
+			case concurrency < 1:
+				return usage("-c is at least 1")
+			case maxFailures < 1:
+				return usage("--max-failures is at least 1")
+			case w.timeout < 0 || w.later < 0 || grace < 0:
+				return usage("--job-timeout, --later and --grace are not less than 0")
+			}
+			path, err := exec.LookPath(w.command[0])
+			if err != nil {
+				return usage("the command can't be run: %w", err)
+			}
+			w.command[0] = path
+			ctx := cmd.Context()
+			if w.client, err = a.client(ctx); err != nil {
+				return err
+			}
+			log := emq.Log(slog.New(w.logger()))
+			worker := emq.NewWorker(w.client, log, emq.Grace(grace), emq.Slots(concurrency))
+			for _, name := range queues {
+				q := emq.NewQueue[[]byte](w.client, name, emq.Encoding(emq.Raw), emq.Lease(lease),
+					emq.Failures(maxFailures, emq.Exponential(time.Second, time.Hour)))
+				emq.Handle(worker, q, w.do, emq.Concurrency(concurrency), emq.Timeout(w.timeout))
+			}
+			signals := make(chan os.Signal, 4)
+			signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+			defer signal.Stop(signals)
+			go func() {
+				for n := 0; ; n++ {
+					if <-signals; n > 0 {
+						w.killAll()
+					}
+				}
+			}()
+			err = worker.Run(ctx)
+			if w.killed.Load() && err == nil {
+				return failure(exitInterrupted, "commands were killed, and their jobs given back")
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.IntVarP(&concurrency, "concurrency", "c", 1, "how many commands run at a time")
+	f.DurationVar(&lease, "lease", 30*time.Second, "after so long without a sign of life, a job is another worker's")
+	f.DurationVar(&grace, "grace", 20*time.Second, "how long commands may go on when this program is stopped")
+	f.DurationVar(&w.timeout, "job-timeout", 0, "how long a command may take; 0 is as long as it likes")
+	f.DurationVar(&w.later, "later", time.Minute, "when a job comes again whose command ended with 75")
+	f.IntVar(&maxFailures, "max-failures", 25, "how often a job may fail before it is dead")
+	return cmd
+}
+
+// work runs commands for jobs.
+type work struct {
+	*app
+	client         *emq.Client
+	command        []string
+	timeout, later time.Duration
+
+	mu      sync.Mutex
+	running map[int]bool // process groups
+	killed  atomic.Bool  // by a second signal
+}
+
+func (w *work) logger() slog.Handler {
+	if w.json {
+		return slog.NewJSONHandler(w.err, nil)
+	}
+	return slog.NewTextHandler(w.err, nil)
+}
+
+// patience is how long a command may go on after SIGTERM.
+const patience = 5 * time.Second
+
+// do runs the command for a job.
+func (w *work) do(ctx context.Context, job *emq.Job[[]byte]) error {
+	tail := &tail{to: w.err}
+	cmd := exec.Command(w.command[0], w.command[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(job.Value), w.out, tail
+	cmd.Env = append(os.Environ(), "EMQ_ID="+string(job.ID), "EMQ_QUEUE="+job.Queue, "EMQ_TOKEN="+strconv.FormatInt(job.Token, 10))
+	if n, known := w.failures(ctx, job); known {
+		cmd.Env = append(cmd.Env, "EMQ_FAILURES="+n)
+	}
+	cmd.WaitDelay = patience // for what it has left behind with its streams open
+	if err := w.start(cmd); err != nil {
+		slog.New(w.logger()).Error("the command can't be started", "id", job.ID, "error", err)
+		return emq.Snooze(w.later)
+	}
+	group := cmd.Process.Pid
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		wait := patience
+		if context.Cause(ctx) == emq.ErrStopping {
+			wait = 500 * time.Millisecond // the grace is over, and the worker waits no more than a second
+		}
+		_ = syscall.Kill(-group, syscall.SIGTERM)
+		select {
+		case err = <-ended:
+		case <-time.After(wait):
+			_ = syscall.Kill(-group, syscall.SIGKILL)
+			err = <-ended
+		}
+	}
+	w.mu.Lock()
+	delete(w.running, group)
+	w.mu.Unlock()
+	if cmd.ProcessState == nil {
+		return err
+	}
+	switch code := cmd.ProcessState.ExitCode(); {
+	case code == 0:
+		return nil
+	case code == exTempFail:
+		return emq.Snooze(w.later)
+	case code == exDataErr:
+		return emq.Dead(tail.error(cmd.ProcessState))
+	case w.killed.Load():
+		return emq.Snooze(0)
+	}
+	return tail.error(cmd.ProcessState)
+}
+
+// start starts a command in a process group of its own, which no signal of the terminal reaches.
+func (w *work) start(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = spawn.Attributes()
+	cmd.SysProcAttr.Setpgid = true
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.killed.Load() {
+		return errors.New("interrupted")
+	}
+	if err := spawn.Start(cmd); err != nil {
+		return err
+	}
+	if w.running == nil {
+		w.running = map[int]bool{}
+	}
+	w.running[cmd.Process.Pid] = true
+	return nil
+}
+
+// killAll ends all commands, and has their jobs given back.
+func (w *work) killAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.killed.Store(true)
+	for group := range w.running {
+		_ = syscall.Kill(-group, syscall.SIGKILL)
+	}
+}
+
+// failures is how often a job failed before, if that may be asked.
+func (w *work) failures(ctx context.Context, job *emq.Job[[]byte]) (string, bool) {
+	r, _, err := w.client.Do(ctx, job.Queue, "HGET", "emq:{"+job.Queue+"}:job:"+string(job.ID), "failures")
+	if err != nil {
+		return "", false
+	}
+	if r.Null {
+		return "0", true
+	}
+	return r.Str, true
+}
+
+// tail passes on what is written, and keeps the end of it.
+type tail struct {
+	to   io.Writer
+	mu   sync.Mutex // what a command has left behind may still write
+	kept []byte
+}
+
+const tailBytes = 1024
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.kept = append(t.kept, b...); len(t.kept) > 2*tailBytes {
+		t.kept = bytes.Clone(t.kept[len(t.kept)-tailBytes-4:])
+	}
+	return t.to.Write(b)
+}
+
+// error is a failure: what was written last, or how the command ended.
+func (t *tail) error(state *os.ProcessState) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	end := t.kept[max(0, len(t.kept)-tailBytes):]
+	if len(end) < len(t.kept) {
+		for len(end) > 0 && end[0]&0xC0 == 0x80 { // not from the middle of a letter
+			end = end[1:]
+		}
+	}
+	text := strings.TrimSpace(strings.ToValidUTF8(string(end), "\uFFFD"))
+	if text == "" {
+		return fmt.Errorf("the command ended with %s", state)
+	}
+	return errors.New(text)
+}
