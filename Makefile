@@ -23,7 +23,7 @@ with_server  = server=$$(tools/valkey.sh) && VALKEY_SERVER="$$server" $(with_mod
 with_modules = EMQ_MODULE="$(CURDIR)/build/emq.so" EMQ_MODULE_DEBUG="$(CURDIR)/build/emq-debug.so" \
                EMQ_STUB="$(CURDIR)/build/stub" EMQ_MODULE_ASAN="$(CURDIR)/build/emq-asan.so"
 
-.PHONY: help build build-arm64 run demo test test-unit test-server test-tools test-arm64 matrix releases proof fuzz golden pgo test-clients test-clients-go bench bench-quick bench-peers \
+.PHONY: help build build-arm64 run demo test test-unit test-server test-tools test-browser screens test-arm64 matrix releases proof fuzz golden pgo test-clients test-clients-go bench bench-quick bench-peers \
         image image-test deb deb-test install lint clean FORCE
 
 help:
@@ -106,6 +106,13 @@ test-tools: build ## the command emq, what it stands on, its alerts and dashboar
 	$(with_server) PROMTOOL="$$promtool"; export VALKEY_SERVER EMQ_MODULE PROMTOOL; for module in $(tools_go); do \
 		CGO_ENABLED=1 go -C $$module test -count=1 -race -timeout 20m ./... $(ARGS) || exit; \
 	done
+
+test-browser: build ## the page in a real browser, which is fetched if it can be; what it looks like is in build/screens
+	@chromium=$$(tools/browser.sh) || echo 'without a browser: its tests are skipped'; \
+	$(with_server) CHROMIUM="$$chromium" go -C test/browser test -count=1 -timeout 20m ./... $(ARGS)
+
+screens: build ## docs/screens anew, the pictures of the page that README shows
+	@chromium=$$(tools/browser.sh) && $(with_server) CHROMIUM="$$chromium" go -C test/browser test -count=1 -run Readme -update
 
 test-arm64: build/arm64/emq.so ## the tests of the pure packages, and the golden file against an arm64 server, under qemu
 	@tools/test-arm64.sh
@@ -190,4 +197,4 @@ lint: build ## formatting, vet, staticcheck, the rules of each package, C warnin
 
 clean: ## remove what was built and the data of `make run`; fetched servers and the stand-ins stay
 	rm -rf build/emq build/*.so build/*.so.debug build/*.h build/*.tmp build/*.deb build/emq.id build/stub build/proof.table build/run \
-	       build/arm64 build/matrix build/clients
+	       build/arm64 build/matrix build/clients build/screens

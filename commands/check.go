@@ -22,22 +22,10 @@ func (v *Command) check(c *Call, o *Outcome) bool {
 		o.refuseKey(v, c, arg, queue)
 		return false
 	}
-	if v.Plan.Jobs == ListedJobs && v.listed(c) > MaxList {
-		o.refuseLength(&v.List[0], maxListText, v.listed(c))
+	if v.particular && !v.checkParticulars(c, o) {
 		return false
 	}
-	if v.worded && !v.checkWords(c, o) {
-		return false
-	}
-	for _, i := range v.numbers {
-		if !v.argAt(i).admits(c.Args[i], o) {
-			return false
-		}
-	}
-	if len(v.listNumbers) > 0 && !v.checkListNumbers(c, o) {
-		return false
-	}
-	if v.checkMore != nil && !v.checkMore(v, c, o) {
+	if c.MaxPayload > 0 && !v.checkPayloads(c, o) {
 		return false
 	}
 	if c.Replica && !v.ReadOnly() {
@@ -46,6 +34,26 @@ func (v *Command) check(c *Call, o *Outcome) bool {
 	}
 	v.assertRead(c)
 	return true
+}
+
+// checkParticulars is the part of check that many verbs have no need of: a list, words, numbers, and a check of their own.
+func (v *Command) checkParticulars(c *Call, o *Outcome) bool {
+	if v.Plan.Jobs == ListedJobs && v.listed(c) > MaxList {
+		o.refuseLength(&v.List[0], maxListText, v.listed(c))
+		return false
+	}
+	if v.worded && !v.checkWords(c, o) {
+		return false
+	}
+	for _, i := range v.numbers {
+		if !v.Args[i-1].admits(c.Args[i], o) {
+			return false
+		}
+	}
+	if len(v.listNumbers) > 0 && !v.checkListNumbers(c, o) {
+		return false
+	}
+	return v.checkMore == nil || v.checkMore(v, c, o)
 }
 
 // areJobs tells that all ids of a list are in the namespace of jobs.

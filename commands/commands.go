@@ -179,8 +179,6 @@ const (
 type Job struct {
 	// ID is the id that the caller names, or the entry that a walk or a scan met.
 	ID string
-	// Row holds the plan's fields. Only those whose bit in Present is set are valid: see field.
-	Row [NumRowFields]string
 	// Deadline is the score of the entry in the set that is walked.
 	Deadline float64
 	// Present is the set of fields that the row has, by their bits.
@@ -196,6 +194,8 @@ type Job struct {
 	Member uint8
 	// Looked tells that what NextLook asks for was read.
 	Looked bool
+	// Row holds the plan's fields. Only those whose bit in Present is set are valid: see field.
+	Row [NumRowFields]string
 }
 
 func (j *Job) has(f Field) bool { return j.Present&(1<<f) != 0 }

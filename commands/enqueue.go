@@ -47,12 +47,12 @@ func (v *Command) create(c *Call, j *Job, o *Outcome, state Const, created Resul
 	return created
 }
 
-// checkPayloads holds the payloads of new jobs to the operator's bound.
+// checkPayloads holds the payloads of new jobs, where the verb makes any, to the operator's bound.
 func (v *Command) checkPayloads(c *Call, o *Outcome) bool {
-	if c.MaxPayload == 0 {
+	payload := v.at[RolePayload]
+	if payload == 0 {
 		return true
 	}
-	payload := v.at[RolePayload]
 	for at := payload; at < v.end(c, payload); at += v.step() {
 		if n := len(c.Args[at]); int64(n) > c.MaxPayload {
 			o.refusePayload(n, int(c.MaxPayload))

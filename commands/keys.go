@@ -79,13 +79,14 @@ func (v *Command) layout(c *Call) (arg int, queue string, ok bool) {
 	if queue, ok = base(c.Args[v.places[0].arg]); !ok {
 		return v.places[0].arg - 1, "", false
 	}
-	for i := range v.places {
-		p := &v.places[i]
-		name, named := c.Args[p.arg], true
-		if p.isRow {
-			name, named = strings.CutSuffix(name, c.Args[v.at[RoleID]])
+	args, places := c.Args, v.places
+	for i := range places {
+		p := &places[i]
+		rest, ok := strings.CutPrefix(args[p.arg], queue)
+		if ok && p.isRow {
+			rest, ok = strings.CutSuffix(rest, args[v.at[RoleID]])
 		}
-		if n := len(queue); !named || len(name) != n+len(p.suffix) || name[n:] != p.suffix || name[:n] != queue {
+		if !ok || rest != p.suffix {
 			return p.arg - 1, queue, false
 		}
 	}

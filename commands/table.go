@@ -179,6 +179,7 @@ type Command struct {
 	listAt      int           // where the list begins, 0 if there is none
 	listNumbers []int         // where the numbers of its first job are
 	worded      bool          // there is a keyword, an option or a cursor
+	particular  bool          // there is something for checkParticulars
 	places      []place
 }
 
@@ -265,11 +266,10 @@ var Table = [NumVerbs]Command{
 			{Name: "id", Role: RoleID},
 			{Name: "payload", Role: RolePayload},
 		},
-		Plan:      Plan{Keys: []Key{KeyPending}, Jobs: NamedJob, Walk: NoKey, Member: NoKey},
-		Results:   []Result{ResultEnqueued, ResultDuplicate},
-		admit:     (*Command).admitEnqueue,
-		checkMore: (*Command).checkPayloads,
-		decide:    (*Command).decideEnqueue,
+		Plan:    Plan{Keys: []Key{KeyPending}, Jobs: NamedJob, Walk: NoKey, Member: NoKey},
+		Results: []Result{ResultEnqueued, ResultDuplicate},
+		admit:   (*Command).admitEnqueue,
+		decide:  (*Command).decideEnqueue,
 	},
 	Claim: {
 		Name:       "EMQ.CLAIM",
@@ -381,11 +381,10 @@ var Table = [NumVerbs]Command{
 			{Name: "mode", Role: RoleWord, Words: []string{scheduleAt, scheduleIn}},
 			{Name: "ms", Role: RoleDue, Range: between(0, lease.MaxMillis)},
 		},
-		Plan:      Plan{Keys: []Key{KeySchedule}, Jobs: NamedJob, Walk: NoKey, Member: NoKey},
-		Results:   []Result{ResultScheduled, ResultDuplicate},
-		admit:     (*Command).admitSchedule,
-		checkMore: (*Command).checkPayloads,
-		decide:    (*Command).decideSchedule,
+		Plan:    Plan{Keys: []Key{KeySchedule}, Jobs: NamedJob, Walk: NoKey, Member: NoKey},
+		Results: []Result{ResultScheduled, ResultDuplicate},
+		admit:   (*Command).admitSchedule,
+		decide:  (*Command).decideSchedule,
 	},
 	Extend: {
 		Name:       "EMQ.EXTEND",
@@ -540,7 +539,6 @@ var Table = [NumVerbs]Command{
 		Plan:       Plan{Keys: []Key{KeyPending}, Jobs: ListedJobs, Walk: NoKey, Member: NoKey, Merged: true},
 		Results:    []Result{ResultEnqueued, ResultDuplicate},
 		admit:      (*Command).admitMenqueue,
-		checkMore:  (*Command).checkPayloads,
 		decide:     (*Command).decideMenqueue,
 		finish:     (*Command).finishList,
 		want:       (*Command).wantMost,
@@ -561,13 +559,12 @@ var Table = [NumVerbs]Command{
 			{Name: "ms", Role: RoleDue, Range: between(0, lease.MaxMillis)},
 			{Name: "payload", Role: RolePayload},
 		},
-		Plan:      Plan{Keys: []Key{KeySchedule}, Jobs: ListedJobs, Walk: NoKey, Member: NoKey, Merged: true},
-		Results:   []Result{ResultScheduled, ResultDuplicate},
-		admit:     (*Command).admitMschedule,
-		checkMore: (*Command).checkPayloads,
-		decide:    (*Command).decideMschedule,
-		finish:    (*Command).finishList,
-		want:      (*Command).wantMost,
+		Plan:    Plan{Keys: []Key{KeySchedule}, Jobs: ListedJobs, Walk: NoKey, Member: NoKey, Merged: true},
+		Results: []Result{ResultScheduled, ResultDuplicate},
+		admit:   (*Command).admitMschedule,
+		decide:  (*Command).decideMschedule,
+		finish:  (*Command).finishList,
+		want:    (*Command).wantMost,
 	},
 	Mclaim: {
 		Name:       "EMQ.MCLAIM",
@@ -863,6 +860,7 @@ func init() {
 			v.at[a.Role] = v.listAt + i
 		}
 		v.worded = v.at[RoleWord]+v.at[RoleOption]+v.at[RoleCursor] > 0
+		v.particular = v.worded || v.List != nil || len(v.numbers) > 0 || v.checkMore != nil
 		if v.at[RoleNumkeys] > 0 {
 			v.numkeys = strconv.Itoa(keys)
 		}

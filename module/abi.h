@@ -198,6 +198,7 @@ typedef struct {
 } vm_command_info;
 
 /* One line a function: X(result, name, arguments). */
+/* clang-format off */
 #define VM_FUNCTIONS(X)                                                                                                \
     X(void *, Alloc, (size_t))                                                                                         \
     X(void *, Realloc, (void *, size_t))                                                                               \
@@ -311,6 +312,7 @@ typedef struct {
     X(void, ReplySetArrayLength, (vm_ctx *, long))                                                                     \
     X(int, ReplyWithMap, (vm_ctx *, long))                                                                             \
     X(int, ReplyWithNull, (vm_ctx *))
+/* clang-format on */
 
 #define VM_DECLARE(result, name, args) extern result(*vm_##name) args;
 VM_FUNCTIONS(VM_DECLARE)

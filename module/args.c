@@ -16,6 +16,7 @@ static void find_twins(emq_frame *f) {
             const emq_bytes *other = f->call.args.at + f->verb->id_at + (first[slot] - 1) * f->verb->list_len;
             if (other->n != id->n || memcmp(other->p, id->p, (size_t)id->n)) continue;
             if (!f->twins) {
+                f->spilled = 1;
                 f->twins = vm_Alloc(sizeof(*f->twins) * (size_t)f->listed);
                 memset(f->twins, 0, sizeof(*f->twins) * (size_t)f->listed);
             }
@@ -26,30 +27,37 @@ static void find_twins(emq_frame *f) {
     }
 }
 
-static void view(emq_bytes *to, const vm_string *s) {
-    size_t n;
-    to->p = vm_StringPtrLen(s, &n);
-    to->n = (intptr_t)n;
+/* Views an argument of each job of a list. */
+static void view_listed(emq_frame *f, int at, int argc) {
+    for (; at < argc; at += f->verb->list_len) f->call.args.at[at] = emq_bytes_of(f->argv[at]);
+}
+
+/* Views those of a list, from `i` on in the verb's view. */
+EMQ_APART static void view_list(emq_frame *f, const uint8_t *i, int argc) {
+    const emq_verb *v = f->verb;
+    f->listed = (argc - v->list_at) / v->list_len;
+    for (; *i; i++) view_listed(f, *i, argc);
+    if (f->call.max_payload) view_listed(f, v->payload_at, argc);
+    if (v->jobs == EMQ_SOURCE_LISTED_JOBS) find_twins(f);
+}
+
+EMQ_COLD static void make_room(emq_frame *f, int argc) {
+    f->call.args.at = vm_Alloc(sizeof(*f->call.args.at) * (size_t)argc);
+    memset(f->call.args.at, 0, sizeof(*f->call.args.at) * (size_t)argc);
+    f->spilled = 1;
 }
 
 void emq_view_arguments(emq_frame *f, int argc) {
     const emq_verb *v = f->verb;
-    emq_bytes *args = f->first_args;
-    if (argc > EMQ_MAX_ARGS) {
-        args = vm_Alloc(sizeof(*args) * (size_t)argc);
-        memset(args, 0, sizeof(*args) * (size_t)argc);
-    }
-    f->call.args.at = args;
+    const uint8_t *i = v->view;
+    f->call.args.at = f->first_args;
     f->call.args.n = f->call.args.room = argc;
-    if (v->list_at) f->listed = (argc - v->list_at) / v->list_len;
-    for (const uint8_t *i = v->view; *i && *i < argc; i++) {
-        int step = v->list_at && *i >= v->list_at ? v->list_len : argc;
-        for (int at = *i; at < argc; at += step) view(&args[at], f->argv[at]);
-    }
-    if (v->payload_at && emq_max_payload_bytes) {
-        f->call.max_payload = emq_max_payload_bytes;
-        int step = v->list_at ? v->list_len : argc;
-        for (int at = v->payload_at; at < argc; at += step) view(&args[at], f->argv[at]);
-    }
-    if (v->jobs == EMQ_SOURCE_LISTED_JOBS) find_twins(f);
+    if (EMQ_RARELY(argc > EMQ_MAX_ARGS)) make_room(f, argc);
+    for (int alone = argc < v->num_args ? argc : v->num_args; *i && *i < alone; i++)
+        f->call.args.at[*i] = emq_bytes_of(f->argv[*i]);
+    if (v->payload_at) f->call.max_payload = emq_max_payload_bytes;
+    if (EMQ_RARELY(v->list_at))
+        view_list(f, i, argc);
+    else if (EMQ_RARELY(f->call.max_payload))
+        f->call.args.at[v->payload_at] = emq_bytes_of(f->argv[v->payload_at]);
 }

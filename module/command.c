@@ -12,7 +12,8 @@ emq_verb emq_verbs[EMQ_NUM_VERBS];
 /* Notes for the pump what becomes of an entry. One that is left is passed by the next walk. */
 EMQ_COLD static void note_entry(emq_walk *w, int disposition, double deadline, double now) {
     w->dispositions[disposition]++;
-    if (disposition >= EMQ_DISPOSITION_RETURNED && now - deadline > (double)w->lag_ms) w->lag_ms = (int64_t)(now - deadline);
+    if (disposition >= EMQ_DISPOSITION_RETURNED && now - deadline > (double)w->lag_ms)
+        w->lag_ms = (int64_t)(now - deadline);
     if (disposition != EMQ_DISPOSITION_LEFT) return;
     if (w->at.score != deadline) w->at = (emq_position){deadline, 0};
     w->at.ties++;
@@ -33,7 +34,7 @@ static void drop_item(emq_item *item) {
 
 /* Goes past the entries of the window that were decided. Those of which nothing comes are not kept, so that a walk costs
  * the memory of what it changes or answers. The window's effects begin at `from` in the log. */
-static void pass_entries(emq_frame *f, intptr_t from) {
+EMQ_APART static void pass_entries(emq_frame *f, intptr_t from) {
     emq_call *c = &f->call;
     emq_effect *e = f->out.effects.at + from, *end = f->out.effects.at + f->out.effects.n;
     int32_t i = c->first, to = c->first, done = c->first + f->out.done, window = c->first + (int32_t)c->jobs.n;
@@ -68,8 +69,8 @@ static void pass_entries(emq_frame *f, intptr_t from) {
     if (finished) c->jobs.n = 0;
 }
 
-/* Goes past the jobs of a list that were decided. All are kept, for each is answered. */
-static void pass_listed(emq_frame *f) {
+/* Goes past the jobs of the window that were decided, all of which are kept. */
+static void pass_kept(emq_frame *f) {
     f->call.step += f->out.done;
     f->call.first += f->out.done;
     f->call.jobs.at += f->out.done;
@@ -77,13 +78,13 @@ static void pass_listed(emq_frame *f) {
 }
 
 /* Has every job decided, window by window. 0 if Go panicked: then nothing may be applied. */
-static int decide(emq_frame *f, int verb) {
+static int decide(emq_frame *f) {
     for (;;) {
         intptr_t logged = f->out.effects.n;
         f->out.marks.n = f->call.first + f->call.jobs.n;
         f->out.marks.room = f->room;
         emq_entered_go();
-        if (!emqDecide(verb, &f->call, &f->out)) {
+        if (EMQ_RARELY(!emqDecide(f->verb->number, &f->call, &f->out))) {
             emq_log_panic(f->ctx);
             if (!f->walk) return 0;
             if (f->call.jobs.n)
@@ -93,25 +94,23 @@ static int decide(emq_frame *f, int verb) {
             f->walk->panicked = 1;
             return 0;
         }
-        if (f->verb->jobs >= EMQ_SOURCE_WALKED_JOBS) {
-            if (f->call.jobs.n) pass_entries(f, logged);
-        } else if (f->listed) {
-            pass_listed(f);
-        }
+        if (f->verb->jobs < EMQ_SOURCE_WALKED_JOBS ? f->listed : f->out.result == EMQ_RESULT_CLAIMED && !f->walk)
+            pass_kept(f); /* so is the entry that CLAIM grants, its last one */
+        else if (f->verb->jobs >= EMQ_SOURCE_WALKED_JOBS && f->call.jobs.n)
+            pass_entries(f, logged);
         switch (f->out.next) {
         case EMQ_NEXT_LOOK: emq_look(f); continue;
         case EMQ_NEXT_MORE: emq_read_more(f, f->out.want); continue;
         }
-        if (f->walk) f->walk->ended = f->call.ended;
+        if (EMQ_RARELY(f->walk)) f->walk->ended = f->call.ended;
         return 1;
     }
 }
 
 /* ---- A command from its reads to its reply ---- */
 
-void emq_free_frame(emq_frame *f) {
-    emq_close_keys(f);
-    for (emq_item *item = f->items, *end = item + f->call.first + f->call.jobs.n; item < end; item++) emq_free_item(item);
+/* Frees what had no room in the frame. */
+EMQ_COLD static void free_spilled(emq_frame *f) {
     if (f->items != &f->first_item) {
         vm_Free(f->items);
         vm_Free(f->out.marks.at);
@@ -119,16 +118,24 @@ void emq_free_frame(emq_frame *f) {
     if (f->out.effects.at != f->first_effects) vm_Free(f->out.effects.at);
     if (f->call.args.at != f->first_args) vm_Free(f->call.args.at);
     if (f->twins) vm_Free(f->twins);
-    for (uint32_t keys = f->owned; keys; keys &= keys - 1) vm_FreeString(NULL, f->name[__builtin_ctz(keys)]);
-    for (uint32_t probes = f->call.probed; probes; probes &= probes - 1) vm_FreeString(NULL, f->probe[__builtin_ctz(probes)]);
     if (f->oldest) vm_FreeString(NULL, f->oldest);
+}
+
+void emq_free_frame(emq_frame *f) {
+    emq_close_keys(f);
+    for (emq_item *item = f->items, *end = item + f->call.first + f->call.jobs.n; item < end; item++)
+        emq_free_item(item);
+    if (EMQ_RARELY(f->spilled)) free_spilled(f);
+    for (uint32_t keys = f->owned; keys; keys &= keys - 1) vm_FreeString(NULL, f->name[__builtin_ctz(keys)]);
+    for (uint32_t probes = f->call.probed; probes; probes &= probes - 1)
+        vm_FreeString(NULL, f->probe[__builtin_ctz(probes)]);
 }
 
 /* Kept from being inlined: a compiler that sees the size makes a loop of it that is slower than the call. */
 __attribute__((noipa)) static void clear(void *p, size_t n) { memset(p, 0, n); }
 
-int emq_prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk, emq_scanned *scan) {
-    const emq_verb *v = &emq_verbs[verb];
+int emq_prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, const emq_verb *v, emq_walk *walk,
+                emq_scanned *scan) {
     clear(f, offsetof(emq_frame, out) + offsetof(emq_outcome, numbers));
     f->walk = walk;
     f->scan = scan;
@@ -146,27 +153,21 @@ int emq_prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb,
     emq_view_arguments(f, argc);
     c->jobs.at = f->jobs;
     c->jobs.room = EMQ_WINDOW;
-    if (v->jobs == EMQ_SOURCE_NAMED_JOB) {
-        f->items[0].id = argv[v->id_at];
-        if (v->arg_of[EMQ_KEY_ROW]) f->items[0].row_name = argv[v->arg_of[EMQ_KEY_ROW]];
-        f->jobs[0] = (emq_job){.type = EMQ_TYPE_UNREAD};
-        c->jobs.n = 1;
-    }
     c->ended = v->jobs == EMQ_SOURCE_NO_JOBS || v->jobs == EMQ_SOURCE_NAMED_JOB;
     c->now = vm_CachedMicroseconds() / 1000;
     c->replica = emq_is_replica && !v->readonly;
     c->epoch = emq_epoch;
-    if (walk) {
+    if (EMQ_RARELY(walk)) {
         c->slice = walk->slice;
         c->step = walk->step;
         c->served_since = walk->served_since;
     }
-    if (scan) {
+    if (EMQ_RARELY(scan)) {
         c->scanned = 1;
         c->scanned_to = scan->to;
     }
     emq_read_plan(f);
-    int decided = decide(f, verb);
+    int decided = decide(f);
     if (f->identity) vm_CloseKey(f->identity);
     return decided;
 }
@@ -176,14 +177,14 @@ void emq_execute(emq_frame *f) {
     emq_close_keys(f);
     if (!f->out.effects.n) return;
     emq_announce(f);
-    int awaited = emq_waiting_clients() ? emq_awaited(f) : 0;
+    int awaited = EMQ_RARELY(emq_waiting_clients()) ? emq_awaited(f) : 0;
     if (awaited & EMQ_ADDS_JOB) emq_wake(vm_GetSelectedDb(f->ctx), f->base, f->base_len);
     if (awaited & EMQ_OPENS_GATE) emq_wake_gated(vm_GetSelectedDb(f->ctx), f->base, f->base_len);
 }
 
 int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk) {
     emq_frame f;
-    int ok = emq_prepare(&f, ctx, argv, emq_verbs[verb].num_args, verb, walk, NULL) && !f.out.text_len;
+    int ok = emq_prepare(&f, ctx, argv, emq_verbs[verb].num_args, &emq_verbs[verb], walk, NULL) && !f.out.text_len;
     if (ok) emq_execute(&f);
     emq_free_frame(&f);
     return ok;
@@ -192,7 +193,7 @@ int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk) {
 int emq_run_claim(vm_ctx *ctx, vm_string **argv, emq_walk *walk, vm_ctx *to, vm_string *base) {
     emq_frame f;
     int outcome = EMQ_NOTHING;
-    if (!emq_prepare(&f, ctx, argv, emq_verbs[EMQ_VERB_CLAIM].num_args, EMQ_VERB_CLAIM, walk, NULL)) {
+    if (!emq_prepare(&f, ctx, argv, emq_verbs[EMQ_VERB_CLAIM].num_args, &emq_verbs[EMQ_VERB_CLAIM], walk, NULL)) {
         outcome = EMQ_PANICKED;
         vm_ReplyWithError(to, emq_text[EMQ_HOST_PANICKED]);
     } else {

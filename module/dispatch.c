@@ -2,14 +2,16 @@
 #include "emq.h"
 
 /* Counts a call that was decided, for INFO. */
-static void count_call(const emq_frame *f, int verb) {
+static void count_call(const emq_frame *f) {
     int result = f->out.result;
-    emq_count *count = &emq_counts[verb];
+    emq_count *count = &emq_counts[f->verb->number];
     count->calls++;
     count->results[result]++;
-    if (f->verb->jobs == EMQ_SOURCE_NAMED_JOB) return;
+    if (f->verb->jobs == EMQ_SOURCE_NAMED_JOB || (result == EMQ_RESULT_CLAIMED && f->call.step == 1))
+        return; /* no more came of it */
     for (int i = 0; i < EMQ_NUM_DISPOSITIONS; i++) count->dispositions[i] += f->dispositions[i];
-    count->dispositions[f->out.gates.applied ? EMQ_DISPOSITION_REPAIRED : EMQ_DISPOSITION_REPORTED] += (uint64_t)emq_findings_of_gates(f);
+    count->dispositions[f->out.gates.applied ? EMQ_DISPOSITION_REPAIRED : EMQ_DISPOSITION_REPORTED] +=
+        (uint64_t)emq_findings_of_gates(f);
     if (result) return; /* else it came to something for each job */
     for (int32_t i = 0; i < f->call.first; i++) count->results[f->out.marks.at[i].result]++;
 }
@@ -21,9 +23,8 @@ EMQ_COLD static int reply_text(vm_ctx *ctx, int verb, int text) {
     return vm_ReplyWithError(ctx, emq_text[text]);
 }
 
-static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
-    const emq_verb *v = &emq_verbs[verb];
-    if (vm_IsKeysPositionRequest(ctx)) {
+static int run(vm_ctx *ctx, vm_string **argv, int argc, const emq_verb *v) {
+    if (EMQ_RARELY(vm_IsKeysPositionRequest(ctx))) {
         for (int i = 0; i < argc && i < v->num_args; i++)
             if (v->access[i]) vm_KeyAtPosWithFlags(ctx, i, (int)v->access[i]);
         for (int i = v->list_at; i && v->access[v->list_at] && i < argc; i++)
@@ -31,50 +32,53 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, int verb) {
         return VM_OK;
     }
     /* The server checks the arity, but not that a list has whole groups; and a module call without validation not even that. */
-    if (argc < v->least || (v->list_at ? (argc - v->list_at) % v->list_len != 0 : argc > v->num_args)) return vm_WrongArity(ctx);
-    if (emq_is_child) return reply_text(ctx, verb, EMQ_HOST_FORKED);
+    if (argc < v->least || (v->list_at ? (argc - v->list_at) % v->list_len != 0 : argc > v->num_args))
+        return vm_WrongArity(ctx);
+    if (EMQ_RARELY(emq_is_child)) return reply_text(ctx, v->number, EMQ_HOST_FORKED);
     emq_frame f;
     emq_scanned scan = {0};
     int failed = EMQ_NUM_HOST_TEXTS; /* none */
-    int decided = emq_prepare(&f, ctx, argv, argc, verb, NULL, NULL);
-    if (decided && f.out.claim_identity) {
+    int decided = emq_prepare(&f, ctx, argv, argc, v, NULL, NULL);
+    if (EMQ_RARELY(decided && f.out.claim_identity)) {
         /* The call that claims runs other modules' callbacks, so no key stays open across it, and what was read before it is
          * read again after it. */
         emq_free_frame(&f);
         int claimed = emq_claim_identity(ctx);
         emq_identity_claims += (uint64_t)claimed;
-        decided = emq_prepare(&f, ctx, argv, argc, verb, NULL, NULL);
+        decided = emq_prepare(&f, ctx, argv, argc, v, NULL, NULL);
         if (!claimed || (decided && f.out.claim_identity)) failed = EMQ_HOST_UNCLAIMED;
-    } else if (decided && f.out.next == EMQ_NEXT_CLAIM) {
+    } else if (EMQ_RARELY(decided && f.out.next == EMQ_NEXT_CLAIM)) {
         emq_free_frame(&f);
         return emq_wait(ctx, argv, argc);
-    } else if (decided && f.out.next == EMQ_NEXT_LIST) {
-        count_call(&f, verb);
+    } else if (EMQ_RARELY(decided && f.out.next == EMQ_NEXT_LIST)) {
+        count_call(&f);
         emq_free_frame(&f);
         return emq_list_queues(ctx, argv);
-    } else if (decided && f.out.next == EMQ_NEXT_SCAN) {
+    } else if (EMQ_RARELY(decided && f.out.next == EMQ_NEXT_SCAN)) {
         /* So is a scan, which may meet keys that have expired. */
         emq_close_keys(&f);
         if (!emq_make_scan(&f, &scan)) failed = EMQ_HOST_UNSCANNED;
         emq_free_frame(&f);
-        decided = emq_prepare(&f, ctx, argv, argc, verb, NULL, failed == EMQ_HOST_UNSCANNED ? NULL : &scan);
+        decided = emq_prepare(&f, ctx, argv, argc, v, NULL, failed == EMQ_HOST_UNSCANNED ? NULL : &scan);
     }
-    if (!decided) failed = EMQ_HOST_PANICKED;
-    if (failed != EMQ_NUM_HOST_TEXTS) {
-        reply_text(ctx, verb, failed);
+    if (EMQ_RARELY(!decided)) failed = EMQ_HOST_PANICKED;
+    if (EMQ_RARELY(failed != EMQ_NUM_HOST_TEXTS)) {
+        reply_text(ctx, v->number, failed);
     } else {
         emq_execute(&f);
         emq_send_reply(&f);
-        count_call(&f, verb);
+        count_call(&f);
     }
     emq_free_frame(&f);
-    if (scan.reply) vm_FreeCallReply(scan.reply);
+    if (EMQ_RARELY(scan.reply)) vm_FreeCallReply(scan.reply);
     return VM_OK;
 }
 
 /* One trampoline a verb: the server hands a command nothing but its arguments. */
 #define TRAMPOLINE(verb)                                                                                               \
-    static int trampoline_##verb(vm_ctx *ctx, vm_string **argv, int argc) { return run(ctx, argv, argc, verb); }
+    static int trampoline_##verb(vm_ctx *ctx, vm_string **argv, int argc) {                                            \
+        return run(ctx, argv, argc, &emq_verbs[verb]);                                                                 \
+    }
 EMQ_EACH_VERB(TRAMPOLINE)
 #define ENTRY(verb) trampoline_##verb,
 const vm_command_fn emq_trampolines[EMQ_NUM_VERBS] = {EMQ_EACH_VERB(ENTRY)};

@@ -66,7 +66,8 @@ static void hset(emq_frame *f, emq_effect *e) {
     }
     /* Words past the last are NULL, and the first NULL field ends the list. */
     vm_key *key = emq_open_or_make(f, item, e->key);
-    vm_HashSet(key, VM_HASH_NONE, word[1], word[2], word[3], word[4], word[5], word[6], word[7], word[8], word[9], word[10], NULL);
+    vm_HashSet(key, VM_HASH_NONE, word[1], word[2], word[3], word[4], word[5], word[6], word[7], word[8], word[9],
+               word[10], NULL);
     if (vm_KeyType(key) == VM_TYPE_HASH) {
         propagate(f, "HSET", word, 1 + 2 * e->n);
         e->changed = e->key;
@@ -94,7 +95,8 @@ static void zadd(emq_frame *f, emq_effect *e) {
     int flags = 0;
     emq_item *item = item_of(f, e);
     vm_key *key = emq_open_or_make(f, item, e->key);
-    if (vm_ZsetAdd(key, (double)e->score, item->id, &flags) != VM_OK || !(flags & (VM_ZADD_ADDED | VM_ZADD_UPDATED))) return;
+    if (vm_ZsetAdd(key, (double)e->score, item->id, &flags) != VM_OK || !(flags & (VM_ZADD_ADDED | VM_ZADD_UPDATED)))
+        return;
     vm_string *made = e->score ? decimal(e->score) : NULL;
     vm_string *word[MAX_WORDS] = {emq_name(f, item, e->key), made ? made : emq_const[EMQ_CONST_ZERO], item->id};
     propagate(f, "ZADD", word, 3);
@@ -126,17 +128,19 @@ static void del(emq_frame *f, emq_effect *e) {
     e->changed = e->key;
 }
 
-/* What a counter is counted up by, for the caller to free. */
-static vm_string *addend(const emq_effect *e) { return decimal(e->values[1]); }
+/* What a counter is counted up by; *made is set to it if it is to be freed. */
+static vm_string *addend(const emq_effect *e, vm_string **made) {
+    return e->values[1] == 1 ? emq_const[EMQ_CONST_ONE] : (*made = decimal(e->values[1]));
+}
 
 static void hincrby(emq_frame *f, emq_effect *e) {
     if (emq_fields_expire) return;
-    vm_string *sum = vm_CreateStringFromLongLong(NULL, e->values[0]), *field = emq_field[e->fields[0]], *by = addend(e);
+    vm_string *sum = vm_CreateStringFromLongLong(NULL, e->values[0]), *field = emq_field[e->fields[0]], *made = NULL;
     vm_HashSet(emq_open_or_make(f, item_of(f, e), e->key), VM_HASH_NONE, field, sum, NULL);
     vm_FreeString(NULL, sum);
-    vm_string *word[MAX_WORDS] = {emq_name(f, NULL, e->key), field, by};
+    vm_string *word[MAX_WORDS] = {emq_name(f, NULL, e->key), field, addend(e, &made)};
     propagate(f, "HINCRBY", word, 3);
-    vm_FreeString(NULL, by);
+    if (made) vm_FreeString(NULL, made);
     e->changed = e->key;
 }
 
@@ -151,32 +155,30 @@ static int turn_of(const emq_effect *e) {
 }
 
 /* Calls do_effects for the whole log, with those whose turn it is. */
-static inline void in_order(emq_frame *f, void (*do_effects)(emq_frame *, int turn)) {
-    if (f->call.first + f->call.jobs.n <= 1) {
-        do_effects(f, ALL);
-        return;
-    }
-    do_effects(f, EARLY);
-    do_effects(f, LATE);
+static inline void in_order(emq_frame *f, void (*do_effects)(emq_frame *, emq_effect *, emq_effect *, int turn)) {
+    emq_effect *first = f->out.effects.at, *end = first + f->out.effects.n;
+    int together = f->call.first + f->call.jobs.n <= 1;
+    do_effects(f, first, end, together ? ALL : EARLY);
+    if (!together) do_effects(f, first, end, LATE);
 }
 
-static void apply_effect(emq_frame *f, emq_effect *e) {
-    e->changed = EMQ_NO_KEY;
-    e->emptied = 0;
-    switch (e->op) {
-    case EMQ_OP_HSET: hset(f, e); break;
-    case EMQ_OP_HDEL: hdel(f, e); break;
-    case EMQ_OP_ZADD: zadd(f, e); break;
-    case EMQ_OP_ZREM: zrem(f, e); break;
-    case EMQ_OP_DEL: del(f, e); break;
-    case EMQ_OP_HINCRBY: hincrby(f, e); break;
+static void apply(emq_frame *f, emq_effect *e, emq_effect *end, int turn) {
+    for (; e < end; e++) {
+        if (EMQ_RARELY(turn != ALL) && turn_of(e) != turn) continue;
+        e->changed = EMQ_NO_KEY;
+        e->emptied = 0;
+        switch (e->op) {
+        case EMQ_OP_HSET: hset(f, e); break;
+        case EMQ_OP_HDEL: hdel(f, e); break;
+        case EMQ_OP_ZADD: zadd(f, e); break;
+        case EMQ_OP_ZREM: zrem(f, e); break;
+        case EMQ_OP_DEL: del(f, e); break;
+        case EMQ_OP_HINCRBY: hincrby(f, e); break;
+        }
     }
 }
 
-static void apply(emq_frame *f, int turn) {
-    for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++)
-        if (turn == ALL || turn_of(e) == turn) apply_effect(f, e);
-}
+static void apply_effect(emq_frame *f, emq_effect *e) { apply(f, e, e + 1, ALL); }
 
 /* ---- Merged effects: one command for many jobs, the sets in the order of their numbers (WIRE6 §7) ---- */
 
@@ -264,7 +266,9 @@ static touched touched_sets(emq_frame *f) {
 }
 
 /* The effects that are not merged: those on the fields of a row, and what comes after all. */
-static int is_of_row(const emq_effect *e) { return (e->op == EMQ_OP_HSET || e->op == EMQ_OP_HDEL) && e->key == EMQ_KEY_ROW; }
+static int is_of_row(const emq_effect *e) {
+    return (e->op == EMQ_OP_HSET || e->op == EMQ_OP_HDEL) && e->key == EMQ_KEY_ROW;
+}
 static int is_last(const emq_effect *e) { return e->op == EMQ_OP_HINCRBY || e->key == EMQ_KEY_META; }
 
 static void apply_merged(emq_frame *f) {
@@ -284,7 +288,7 @@ static void apply_merged(emq_frame *f) {
 }
 
 void emq_apply(emq_frame *f) {
-    if (f->verb->merged)
+    if (EMQ_RARELY(f->verb->merged))
         apply_merged(f);
     else
         in_order(f, apply);
@@ -299,7 +303,7 @@ static const struct {
     [EMQ_OP_DEL] = {VM_NOTIFY_GENERIC, "del"}, [EMQ_OP_HINCRBY] = {VM_NOTIFY_HASH, "hincrby"},
 };
 
-static void announce_key(emq_frame *f, vm_string *name, int op, int emptied) {
+static inline void announce_key(emq_frame *f, vm_string *name, int op, int emptied) {
     vm_SignalModifiedKey(f->ctx, name);
     vm_NotifyKeyspaceEvent(f->ctx, events[op].class, events[op].event, name);
     if (emptied) vm_NotifyKeyspaceEvent(f->ctx, VM_NOTIFY_GENERIC, "del", name);
@@ -315,14 +319,14 @@ int emq_awaited(const emq_frame *f) {
     return what;
 }
 
-static void announce_effect(emq_frame *f, const emq_effect *e) {
-    if (e->changed != EMQ_NO_KEY) announce_key(f, emq_name(f, item_of(f, e), e->changed), e->op, e->emptied);
+static void announce(emq_frame *f, emq_effect *e, emq_effect *end, int turn) {
+    for (; e < end; e++) {
+        if (e->changed == EMQ_NO_KEY || (EMQ_RARELY(turn != ALL) && turn_of(e) != turn)) continue;
+        announce_key(f, emq_name(f, item_of(f, e), e->changed), e->op, e->emptied);
+    }
 }
 
-static void announce(emq_frame *f, int turn) {
-    for (const emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++)
-        if (turn == ALL || turn_of(e) == turn) announce_effect(f, e);
-}
+static void announce_effect(emq_frame *f, emq_effect *e) { announce(f, e, e + 1, ALL); }
 
 static void announce_merged(emq_frame *f) {
     for (int pass = 0; pass < 2; pass++) {
@@ -331,13 +335,13 @@ static void announce_merged(emq_frame *f) {
             announce_key(f, emq_name(f, NULL, set), EMQ_OP_ZREM, f->emptied >> set & 1);
         }
     }
-    const emq_effect *first = f->out.effects.at, *end = first + f->out.effects.n;
-    for (const emq_effect *e = first; e < end; e++)
+    emq_effect *first = f->out.effects.at, *end = first + f->out.effects.n;
+    for (emq_effect *e = first; e < end; e++)
         if (is_of_row(e)) announce_effect(f, e);
-    for (const emq_effect *e = first; e < end; e++)
+    for (emq_effect *e = first; e < end; e++)
         if (e->op == EMQ_OP_DEL) announce_effect(f, e);
     for (uint32_t s = f->added; s; s &= s - 1) announce_key(f, emq_name(f, NULL, __builtin_ctz(s)), EMQ_OP_ZADD, 0);
-    for (const emq_effect *e = first; e < end; e++)
+    for (emq_effect *e = first; e < end; e++)
         if (is_last(e)) announce_effect(f, e);
 }
 
@@ -346,17 +350,18 @@ static void announce_merged(emq_frame *f) {
 static void count_by_command(emq_frame *f) {
     for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++) {
         if (e->op != EMQ_OP_HINCRBY) continue;
-        vm_string *by = addend(e);
-        vm_reply *reply = vm_Call(f->ctx, "HINCRBY", "!sss", emq_name(f, NULL, e->key), emq_field[e->fields[0]], by);
-        vm_FreeString(NULL, by);
+        vm_string *made = NULL;
+        vm_reply *reply =
+            vm_Call(f->ctx, "HINCRBY", "!sss", emq_name(f, NULL, e->key), emq_field[e->fields[0]], addend(e, &made));
+        if (made) vm_FreeString(NULL, made);
         if (reply) vm_FreeCallReply(reply);
     }
 }
 
 void emq_announce(emq_frame *f) {
-    if (f->verb->merged)
+    if (EMQ_RARELY(f->verb->merged))
         announce_merged(f);
     else
         in_order(f, announce);
-    if (emq_fields_expire) count_by_command(f);
+    if (EMQ_RARELY(emq_fields_expire)) count_by_command(f);
 }

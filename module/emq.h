@@ -14,46 +14,52 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Code that seldom runs is kept apart and not inlined: the path of a command through the server is longer than the
- * processor's instruction cache. */
+/* The path of a command through the server is longer than the processor's instruction cache, so each line of it that a
+ * command does not need costs time. Code that seldom runs is kept apart and not inlined, as is what only lists and long
+ * walks need, and what follows a condition that seldom holds is put out of the way. */
 #define EMQ_COLD __attribute__((cold, noinline))
+#define EMQ_APART __attribute__((noinline))
+#define EMQ_RARELY(condition) __builtin_expect(!!(condition), 0)
 
 /* A verb as C needs it, filled in from the command table at load. */
 typedef struct {
     const char *name;
-    int num_args;     /* of those outside a list, the verb's name included */
-    int least;        /* number of arguments, at least; at most num_args where there is no list */
-    int list_at;      /* which argument a list begins with, or 0 */
-    int list_len;     /* the number of arguments of one job of the list */
-    int base_at;      /* which argument is the base, or 0 */
-    int payload_at;   /* which argument is the payload, or 0 */
-    int numkeys;      /* 0: it has no such argument */
-    int id_at;        /* which argument is the id, or 0 */
-    int count_at;     /* which argument is the count of a scan, or 0 */
-    int cut_at;       /* which argument the base is cut off: the base itself, or the first declared set */
-    const char *cut;  /* what follows the base there */
+    int number;
+    int num_args;    /* of those outside a list, the verb's name included */
+    int least;       /* number of arguments, at least; at most num_args where there is no list */
+    int list_at;     /* which argument a list begins with, or 0 */
+    int list_len;    /* the number of arguments of one job of the list */
+    int base_at;     /* which argument is the base, or 0 */
+    int payload_at;  /* which argument is the payload, or 0 */
+    int numkeys;     /* 0: it has no such argument */
+    int id_at;       /* which argument is the id, or 0 */
+    int count_at;    /* which argument is the count of a scan, or 0 */
+    int cut_at;      /* which argument the base is cut off: the base itself, or the first declared set */
+    const char *cut; /* what follows the base there */
     size_t cut_len;
-    uint8_t view[EMQ_MAX_ARGS];    /* the arguments that a decision may look at, of a list those of one job; ends in 0 */
-    uint8_t arg_of[EMQ_NUM_KEYS];  /* which argument names a key, or 0 */
-    uint64_t access[EMQ_MAX_ARGS]; /* of an argument that is declared as a key; 0: it is not */
+    uint8_t view[EMQ_MAX_ARGS];   /* the arguments that a decision may look at, of a list those of one job; ends in 0 */
+    uint8_t arg_of[EMQ_NUM_KEYS]; /* which argument names a key, or 0 */
     /* The plan. */
-    uint32_t keys;                        /* as bits */
-    uint8_t jobs;                         /* where the jobs come from */
-    uint8_t walk;                         /* the set that is walked, or EMQ_NO_KEY */
+    uint32_t keys; /* as bits */
+    uint8_t jobs;  /* where the jobs come from */
+    uint8_t walk;  /* the set that is walked, or EMQ_NO_KEY */
     uint8_t due;
     uint8_t values[EMQ_MAX_READ];         /* fields of the row, the rest EMQ_NO_FIELD */
     vm_string *value_names[EMQ_MAX_READ]; /* their names, the rest NULL */
-    uint8_t late[EMQ_MAX_READ];           /* fields that are read when a decision asks for them, the rest EMQ_NO_FIELD */
+    uint8_t payload_value;                /* which of them is the payload, where jobs are handed out */
+    uint8_t late[EMQ_MAX_READ]; /* fields that are read when a decision asks for them, the rest EMQ_NO_FIELD */
     uint8_t late_probes;
     uint8_t num_probes;
-    emq_probe probes[EMQ_MAX_PROBES];
     uint8_t member;
     uint8_t creates; /* the listed jobs are new ones: their rows are not there */
     uint8_t gated;
     uint8_t merged;
     uint8_t readonly;
     uint8_t figures;
+    /* What most commands do not look at. */
+    emq_probe probes[EMQ_MAX_PROBES];
     vm_string *fields[EMQ_MAX_NUMBERS]; /* the names in a reply of numbers */
+    uint64_t access[EMQ_MAX_ARGS];      /* of an argument that is declared as a key; 0: it is not */
 } emq_verb;
 
 /* ---- One command in flight ---- */
@@ -103,32 +109,34 @@ typedef struct {
     size_t base_len;
     vm_string *name[EMQ_NUM_KEYS];
     vm_key *key[EMQ_NUM_KEYS];
-    uint32_t open;      /* keys that are open, as bits; rows are not among them */
-    uint32_t owned;     /* keys whose name we made */
-    int mode;           /* in which the next key is opened */
-    uint8_t first_key;  /* the key that was opened when no other was, or EMQ_NO_KEY; if it is a row, */
-    int32_t first_row;  /* that item's; else -1 */
-    int32_t open_row;   /* the first item whose row is open, or -1 */
-    uint32_t hash;      /* of the base, or 0 before it is needed */
-    vm_string *probe[EMQ_MAX_PROBES];
-    vm_string *oldest;  /* of the figures */
+    uint32_t open;     /* keys that are open, as bits; rows are not among them */
+    uint32_t owned;    /* keys whose name we made */
+    int mode;          /* in which the next key is opened */
+    uint8_t first_key; /* the key that was opened when no other was, or EMQ_NO_KEY; if it is a row, */
+    int32_t first_row; /* that item's; else -1 */
+    int32_t open_row;  /* the first item whose row is open, or -1 */
+    uint32_t hash;     /* of the base, or 0 before it is needed */
+    vm_string *oldest; /* of the figures */
     vm_key *identity;
-    emq_walk *walk;     /* of the pump or of a client that waits; NULL in a command */
-    emq_scanned *scan;  /* NULL where there is none */
-    int32_t listed;     /* the number of jobs that the caller lists */
-    int32_t *twins;     /* of each, the place of the first with the same id, from 1; 0 if it is that itself; NULL: all are */
+    emq_walk *walk;    /* of the pump or of a client that waits; NULL in a command */
+    emq_scanned *scan; /* NULL where there is none */
+    int32_t listed;    /* the number of jobs that the caller lists */
+    int32_t
+        *twins; /* of each, the place of the first with the same id, from 1; 0 if it is that itself; NULL: all are */
     /* What merged effects did to the sets, as bits: ids were removed, in a first and a second pass, or added; the set went
      * away with them. */
     uint32_t removed[2], added, emptied;
-    emq_item *items;    /* of the jobs: those before call.first are decided, then come those of the window */
-    int32_t room;       /* for items and marks */
+    emq_item *items; /* of the jobs: those before call.first are decided, then come those of the window */
+    int32_t room;    /* for items and marks */
+    int spilled;     /* there is something that had no room in the frame */
     uint32_t dispositions[EMQ_NUM_DISPOSITIONS];
     emq_call call;
     emq_bytes first_args[EMQ_MAX_ARGS];
+    emq_outcome out; /* cleared up to its numbers */
+    /* From here on nothing is cleared. */
     emq_item first_item; /* most commands need no more than one of each */
     emq_mark first_mark;
-    emq_outcome out;     /* cleared up to its numbers */
-    /* From here on nothing is cleared. */
+    vm_string *probe[EMQ_MAX_PROBES]; /* of those that call.probed tells of */
     emq_figures figures;
     emq_effect first_effects[EMQ_MAX_EFFECTS];
     emq_job jobs[EMQ_WINDOW];
@@ -150,6 +158,13 @@ extern int emq_is_child;
 extern int emq_fields_expire; /* the server knows fields with a time to live: Valkey 9.0 */
 
 vm_string *emq_string(const char *s, size_t n);
+
+/* A view of a string's bytes. */
+static inline emq_bytes emq_bytes_of(const vm_string *s) {
+    size_t n;
+    const char *p = vm_StringPtrLen(s, &n);
+    return (emq_bytes){p, (intptr_t)n};
+}
 
 /* Panics caught since the load, and the text of the last one: value and stack. */
 enum { EMQ_MAX_PANIC = 16 << 10 };
@@ -196,9 +211,9 @@ int emq_serving_subscribe(vm_ctx *ctx);
 
 extern long long emq_pump_interval_ms; /* 0: off */
 extern long long emq_pump_budget_us;
-extern long long emq_max_stalled; /* 0: never */
+extern long long emq_max_stalled;       /* 0: never */
 extern long long emq_max_payload_bytes; /* 0: any */
-extern int emq_config_changed;    /* set when any of them may have changed; the reader clears it */
+extern int emq_config_changed;          /* set when any of them may have changed; the reader clears it */
 
 /* Puts the settings before the server and takes those that it has for them. 0 if one is out of its bounds, which the
  * server has logged. A later load of the same start keeps what the first took, for the server hands that out once. */
@@ -224,12 +239,18 @@ vm_string *emq_make_name(const char *base, size_t base_len, int key, emq_bytes i
  * is Go's to say. 0 if there is no base. */
 int emq_find_base(emq_frame *f);
 
+/* The name of a key of the frame's queue, looked for the first time; not that of a row. */
+vm_string *emq_find_name(emq_frame *f, int key);
+
 /* The name of a key of the frame's queue; the row is the item's. */
-vm_string *emq_name(emq_frame *f, const emq_item *item, int key);
+static inline vm_string *emq_name(emq_frame *f, const emq_item *item, int key) {
+    if (key == EMQ_KEY_ROW) return item->row_name;
+    return f->name[key] ? f->name[key] : emq_find_name(f, key);
+}
 
 /* The item of a job's row: a key is open once, so where the caller lists a job twice the first one's item has it. */
 static inline emq_item *emq_row_item(emq_frame *f, int32_t i) {
-    return &f->items[f->twins && f->twins[i] ? f->twins[i] - 1 : i];
+    return &f->items[EMQ_RARELY(f->twins) && f->twins[i] ? f->twins[i] - 1 : i];
 }
 
 /* ---- lines.c: the lines of clients that wait, one line a queue ---- */
@@ -249,7 +270,7 @@ struct emq_waiter {
     vm_string *name; /* of the key that it is blocked on */
     uint64_t client;
     vm_string *user; /* its user's name, or NULL: it has none, and is unrestricted */
-    int gone; /* it stands in no line any more */
+    int gone;        /* it stands in no line any more */
     size_t num_places;
     emq_place places[]; /* in the order of the call: its priorities */
 };
@@ -259,9 +280,9 @@ struct emq_line {
     size_t length;
     emq_line *before, *after; /* among all lines */
     int db;
-    int again;      /* to be woken at the next turn of the event loop */
-    int gated;      /* its first client was held back by a gate */
-    int64_t opens;  /* when that gate opens by itself, in Unix ms, or 0 */
+    int again;     /* to be woken at the next turn of the event loop */
+    int gated;     /* its first client was held back by a gate */
+    int64_t opens; /* when that gate opens by itself, in Unix ms, or 0 */
     size_t base_len;
     char base[];
 };
@@ -295,8 +316,14 @@ void emq_wake_db(int db);
 /* From here on no key is open. */
 void emq_start_opening(emq_frame *f);
 
+/* Opens a key that is not open. */
+vm_key *emq_open_anew(emq_frame *f, emq_item *item, int key);
+
 /* The handle of a key, opened for reading and writing if it is not open yet. The item matters for a row alone. */
-vm_key *emq_open(emq_frame *f, emq_item *item, int key);
+static inline vm_key *emq_open(emq_frame *f, emq_item *item, int key) {
+    vm_key *open = key == EMQ_KEY_ROW ? item->row : f->key[key];
+    return open ? open : emq_open_anew(f, item, key);
+}
 
 /* The same for a key that is about to be written, which may have to be made. Making a key runs other modules' callbacks,
  * for it and for an expired one in its place. So no other key stays open across it; later effects open theirs anew. */
@@ -417,7 +444,8 @@ void emq_reply_claimed(emq_frame *f, vm_ctx *to, vm_string *base);
 extern emq_verb emq_verbs[EMQ_NUM_VERBS];
 
 /* Reads and decides. 0 if there is no decision. The frame is to be freed whatever it answers. */
-int emq_prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int verb, emq_walk *walk, emq_scanned *scan);
+int emq_prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, const emq_verb *v, emq_walk *walk,
+                emq_scanned *scan);
 
 /* Applies what was decided and announces it; a refusal has decided nothing. */
 void emq_execute(emq_frame *f);

@@ -18,7 +18,7 @@ void emq_start_opening(emq_frame *f) {
     f->open_row = f->first_row = -1;
 }
 
-static vm_key *open_anew(emq_frame *f, emq_item *item, int key) {
+vm_key *emq_open_anew(emq_frame *f, emq_item *item, int key) {
     if (key != EMQ_KEY_ROW) {
         f->open |= 1u << key;
         return f->key[key] = open_next(f, emq_name(f, item, key), (uint8_t)key, -1);
@@ -28,11 +28,6 @@ static vm_key *open_anew(emq_frame *f, emq_item *item, int key) {
     item->next_open = f->open_row;
     f->open_row = i;
     return item->row;
-}
-
-vm_key *emq_open(emq_frame *f, emq_item *item, int key) {
-    vm_key *open = key == EMQ_KEY_ROW ? item->row : f->key[key];
-    return open ? open : open_anew(f, item, key);
 }
 
 /* Closes all but the key that was opened first, if that one is to stay. */

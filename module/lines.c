@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static vm_dict *lines; /* by database and base */
+static vm_dict *lines;   /* by database and base */
 static emq_line *newest; /* of all lines */
 static size_t waiters;
 static vm_ctx *own; /* a context without a client, for looks and signals in any database */

@@ -305,7 +305,6 @@ typedef struct {
 
 typedef struct {
     emq_bytes id;
-    emq_bytes row[9];
     double deadline;
     uint32_t present;
     int32_t shift;
@@ -314,18 +313,19 @@ typedef struct {
     uint8_t active;
     uint8_t member;
     uint8_t looked;
+    emq_bytes row[9];
 } emq_job;
 _Static_assert(sizeof(emq_job) == 184, "Job");
 _Static_assert(offsetof(emq_job, id) == 0, "Job.ID");
-_Static_assert(offsetof(emq_job, row) == 16, "Job.Row");
-_Static_assert(offsetof(emq_job, deadline) == 160, "Job.Deadline");
-_Static_assert(offsetof(emq_job, present) == 168, "Job.Present");
-_Static_assert(offsetof(emq_job, shift) == 172, "Job.Shift");
-_Static_assert(offsetof(emq_job, twin) == 176, "Job.Twin");
-_Static_assert(offsetof(emq_job, type) == 180, "Job.Type");
-_Static_assert(offsetof(emq_job, active) == 181, "Job.Active");
-_Static_assert(offsetof(emq_job, member) == 182, "Job.Member");
-_Static_assert(offsetof(emq_job, looked) == 183, "Job.Looked");
+_Static_assert(offsetof(emq_job, deadline) == 16, "Job.Deadline");
+_Static_assert(offsetof(emq_job, present) == 24, "Job.Present");
+_Static_assert(offsetof(emq_job, shift) == 28, "Job.Shift");
+_Static_assert(offsetof(emq_job, twin) == 32, "Job.Twin");
+_Static_assert(offsetof(emq_job, type) == 36, "Job.Type");
+_Static_assert(offsetof(emq_job, active) == 37, "Job.Active");
+_Static_assert(offsetof(emq_job, member) == 38, "Job.Member");
+_Static_assert(offsetof(emq_job, looked) == 39, "Job.Looked");
+_Static_assert(offsetof(emq_job, row) == 40, "Job.Row");
 
 typedef struct {
     int64_t sizes[8];

@@ -70,16 +70,11 @@ static vm_string *derive_name(emq_frame *f, int key) {
     return slot->name[key];
 }
 
-static vm_string *find_name(emq_frame *f, int key) {
+vm_string *emq_find_name(emq_frame *f, int key) {
     int arg = f->verb->arg_of[key];
     if (arg) return f->name[key] = f->argv[arg];
     f->owned |= 1u << key;
     return f->name[key] = derive_name(f, key);
-}
-
-vm_string *emq_name(emq_frame *f, const emq_item *item, int key) {
-    if (key == EMQ_KEY_ROW) return item->row_name;
-    return f->name[key] ? f->name[key] : find_name(f, key);
 }
 
 int emq_find_base(emq_frame *f) {

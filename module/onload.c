@@ -103,7 +103,8 @@ static int read_run_id(vm_ctx *ctx) {
 
 static int subscribe(vm_ctx *ctx) {
     return vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_EVENTLOOP, VM_EVENT_VERSION}, on_event_loop) == VM_OK &&
-           vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_ROLE_CHANGED, VM_EVENT_VERSION}, on_role_changed) == VM_OK &&
+           vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_ROLE_CHANGED, VM_EVENT_VERSION}, on_role_changed) ==
+               VM_OK &&
            vm_SubscribeToServerEvent(ctx, (vm_event){VM_EVENT_SHUTDOWN, VM_EVENT_VERSION}, on_shutdown) == VM_OK;
 }
 
@@ -167,10 +168,11 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     if (again) {
         /* CONFIG REWRITE writes a loadmodule line beside the one in an included file. To refuse the second would end the
          * server's start, so it takes the place of the first. */
-        if (!give_up_first(ctx)) return refuse(ctx, "an earlier loadmodule line has loaded it, and MODULE UNLOAD is refused");
+        if (!give_up_first(ctx))
+            return refuse(ctx, "an earlier loadmodule line has loaded it, and MODULE UNLOAD is refused");
         vm_Log(ctx, "warning",
-               "more than one loadmodule line loads emq, which is loaded once all the same. CONFIG REWRITE writes one where the "
-               "first is in an included file or a flag; one of them can go");
+               "more than one loadmodule line loads emq, which is loaded once all the same. CONFIG REWRITE writes one "
+               "where the first is in an included file or a flag; one of them can go");
     }
     int server = vm_GetServerVersion();
     if (server < MIN_SERVER) {
@@ -189,8 +191,8 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     const char *renamed = find_renamed(ctx);
     if (renamed) {
         vm_Log(ctx, "warning",
-               "not loaded: this server has no command %s (see rename-command), which the append-only file and replicas get "
-               "from the verbs",
+               "not loaded: this server has no command %s (see rename-command), which the append-only file and "
+               "replicas get from the verbs",
                renamed);
         return VM_ERR;
     }
@@ -223,8 +225,8 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     loaded = 1;
     live = 0;
     char *description = emqDescription();
-    vm_Log(ctx, "notice", "emq %s, on Valkey %d.%d.%d (8.0.0 or later is needed)", description ? description : "?", server >> 16,
-           server >> 8 & 0xff, server & 0xff);
+    vm_Log(ctx, "notice", "emq %s, on Valkey %d.%d.%d (8.0.0 or later is needed)", description ? description : "?",
+           server >> 16, server >> 8 & 0xff, server & 0xff);
     free(description);
     return VM_OK;
 }

@@ -26,12 +26,12 @@ static const emq_position start = {-INFINITY, 0};
 emq_pump_stats emq_pump;
 
 static struct {
-    /* Whether the server serves. */
-    int64_t served_since;   /* leases that ended up to this instant, in Unix ms, do not count against their jobs: the server did
-                             * not serve when they ended, so their holders could not keep them */
-    int away;               /* the pump had no turn yet, or could not write in its last one */
-    int paused;             /* writes are paused */
-    int64_t wall, steady;   /* when the event loop was last seen at work; ms */
+    /* Whether the server serves. Leases that ended up to served_since, in Unix ms, do not count against their jobs: the
+     * server did not serve when they ended, so their holders could not keep them. */
+    int64_t served_since;
+    int away;             /* the pump had no turn yet, or could not write in its last one */
+    int paused;           /* writes are paused */
+    int64_t wall, steady; /* when the event loop was last seen at work; ms */
 
     /* The timer. */
     uint64_t timer;
@@ -133,7 +133,8 @@ static int has_timed_pause(vm_ctx *ctx, vm_string *name, int *there) {
 }
 
 static void tally(int verb, const emq_walk *walk) {
-    *(verb == EMQ_VERB_PROMOTE ? &emq_pump.promoted : &emq_pump.returned) += walk->dispositions[EMQ_DISPOSITION_RETURNED];
+    *(verb == EMQ_VERB_PROMOTE ? &emq_pump.promoted : &emq_pump.returned) +=
+        walk->dispositions[EMQ_DISPOSITION_RETURNED];
     emq_pump.stalled += walk->dispositions[EMQ_DISPOSITION_STALLED];
     emq_pump.buried += walk->dispositions[EMQ_DISPOSITION_BURIED];
     emq_pump.dropped += walk->dispositions[EMQ_DISPOSITION_DROPPED];
@@ -164,14 +165,16 @@ static int drain(vm_ctx *ctx, emq_queue *q, int verb, vm_string **argv, emq_prog
 /* Promotes and reaps. 0 if the time was up before. */
 static int move_jobs(vm_ctx *ctx, emq_queue *q, const names *n, int due, int expired, int64_t until) {
     vm_string *promote[] = {n->base, two, n->name[EMQ_KEY_SCHEDULE], n->name[EMQ_KEY_PENDING], n->base, limit};
-    vm_string *reap[] = {n->base, three, n->name[EMQ_KEY_ACTIVE], n->name[EMQ_KEY_PENDING], n->name[EMQ_KEY_DEAD], n->base,
-                         max_stalled, limit};
+    vm_string *reap[] = {
+        n->base,     three, n->name[EMQ_KEY_ACTIVE], n->name[EMQ_KEY_PENDING], n->name[EMQ_KEY_DEAD], n->base,
+        max_stalled, limit};
     int done = 1;
     /* The one that did not come to its end makes way for the other the next time. */
     for (int i = 0; i < 2 && done && !q->forgotten; i++) {
         int reaps = i ^ q->reap_first;
         if (!(reaps ? expired : due)) continue;
-        done = drain(ctx, q, reaps ? EMQ_VERB_REAP : EMQ_VERB_PROMOTE, reaps ? reap : promote, &q->progress[reaps], until);
+        done =
+            drain(ctx, q, reaps ? EMQ_VERB_REAP : EMQ_VERB_PROMOTE, reaps ? reap : promote, &q->progress[reaps], until);
         if (!done) q->reap_first = !reaps;
     }
     return done;

@@ -175,11 +175,13 @@ int emq_list_queues(vm_ctx *ctx, vm_string **argv) {
     for (size_t i = 0; i < digits; i++) most = most * 10 + (text[i] - '0');
     vm_string *name = user_of(ctx, argv);
     vm_user *user = name ? vm_GetModuleUserFromUserName(name) : NULL;
-    vm_dict_iterator *at = vm_DictIteratorStartC(dict_of(vm_GetSelectedDb(ctx)), after_len ? ">" : "^", (void *)after, after_len);
+    vm_dict_iterator *at =
+        vm_DictIteratorStartC(dict_of(vm_GetSelectedDb(ctx)), after_len ? ">" : "^", (void *)after, after_len);
     vm_ReplyWithArray(ctx, VM_POSTPONED_LEN);
     for (emq_queue *q; n < most && vm_DictNextC(at, NULL, (void **)&q);) {
         vm_string *base = emq_string(q->base, q->base_len);
-        if ((!name || (user && vm_ACLCheckKeyPermissions(user, base, EMQ_ACCESS_READ) == VM_OK)) && has_keys(ctx, q, 0)) {
+        if ((!name || (user && vm_ACLCheckKeyPermissions(user, base, EMQ_ACCESS_READ) == VM_OK)) &&
+            has_keys(ctx, q, 0)) {
             vm_ReplyWithString(ctx, base);
             n++;
         }
@@ -200,7 +202,10 @@ static size_t base_of(const char *name, size_t n, int *kind) {
     enum { PREFIX = sizeof("emq:{") - 1 };
     if (n < PREFIX || memcmp(name, "emq:{", PREFIX)) return 0;
     switch (name[n - 1]) { /* most keys are rows, whose ids end otherwise */
-    case 'g': case 'e': case 'd': case 'a': break;
+    case 'g':
+    case 'e':
+    case 'd':
+    case 'a': break;
     default: return 0;
     }
     int i = 0;
@@ -343,8 +348,8 @@ static void on_loading(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
 }
 
 static int scan_is_due(vm_ctx *ctx) {
-    static const char *const names[] = {"cmdstat_rename", "cmdstat_renamenx", "cmdstat_copy", "cmdstat_move",
-                                        "cmdstat_restore", "cmdstat_restore-asking"};
+    static const char *const names[] = {"cmdstat_rename", "cmdstat_renamenx", "cmdstat_copy",
+                                        "cmdstat_move",   "cmdstat_restore",  "cmdstat_restore-asking"};
     int64_t now = emq_coarse_ms();
     if (now - asked_ms < ASK_EVERY_MS) return 0;
     asked_ms = now;

@@ -7,17 +7,12 @@
 
 static uint8_t type_of(vm_key *key) { return (uint8_t)(vm_KeyType(key) + 1); }
 
-static emq_bytes bytes_of(const vm_string *s) {
-    size_t n;
-    const char *p = vm_StringPtrLen(s, &n);
-    return (emq_bytes){p, (intptr_t)n};
-}
-
 /* ---- The queue as a whole ---- */
 
 static void read_identity(emq_frame *f) {
-    f->identity = vm_OpenKey(f->ctx, emq_identity_key, VM_READ | VM_OPEN_NOSTATS | VM_OPEN_NONOTIFY | VM_OPEN_NOEXPIRE |
-                                                           (f->verb->readonly ? VM_OPEN_NOTOUCH : 0));
+    f->identity = vm_OpenKey(f->ctx, emq_identity_key,
+                             VM_READ | VM_OPEN_NOSTATS | VM_OPEN_NONOTIFY | VM_OPEN_NOEXPIRE |
+                                 (f->verb->readonly ? VM_OPEN_NOTOUCH : 0));
     f->call.identity_type = type_of(f->identity);
     if (f->call.identity_type == EMQ_TYPE_STRING) {
         size_t n;
@@ -37,7 +32,7 @@ static void read_probes(emq_frame *f) {
         }
         vm_HashGet(f->key[probe.key], VM_HASH_NONE, emq_field[probe.field], &f->probe[i], NULL);
         if (!f->probe[i]) continue;
-        f->call.probes[i] = bytes_of(f->probe[i]);
+        f->call.probes[i] = emq_bytes_of(f->probe[i]);
         f->call.probed |= 1u << i;
     }
 }
@@ -53,7 +48,8 @@ EMQ_COLD static void read_figures(emq_frame *f) {
         if (!first) continue;
         if (key == EMQ_KEY_PENDING) {
             f->oldest = first;
-            figures->oldest = bytes_of(first);
+            f->spilled = 1;
+            figures->oldest = emq_bytes_of(first);
         } else {
             vm_FreeString(NULL, first);
         }
@@ -66,6 +62,7 @@ EMQ_COLD static void read_figures(emq_frame *f) {
 
 /* Makes room for n items, their marks, and the effects of a whole window. */
 EMQ_COLD static void make_room(emq_frame *f, int32_t n) {
+    f->spilled = 1;
     if (n > f->room) {
         int32_t room = 2 * f->room > n ? 2 * f->room : n;
         emq_item *items = vm_Alloc(sizeof(*items) * (size_t)room);
@@ -113,7 +110,7 @@ static void read_row(emq_frame *f, emq_job *job, emq_item *item, vm_key *row) {
 #undef VALUE
     for (int i = 0; i < EMQ_MAX_READ; i++) {
         if (!item->value[i]) continue;
-        job->row[v[i]] = bytes_of(item->value[i]);
+        job->row[v[i]] = emq_bytes_of(item->value[i]);
         job->present |= 1u << v[i];
     }
 }
@@ -122,15 +119,32 @@ static void read_row(emq_frame *f, emq_job *job, emq_item *item, vm_key *row) {
 static void read_member(emq_frame *f, emq_job *job, const emq_item *item) {
     int set = f->verb->member;
     double score;
-    if (set != EMQ_NO_KEY && f->call.types[set] == EMQ_TYPE_SORTED_SET && vm_ZsetScore(f->key[set], item->id, &score) == VM_OK)
+    if (set != EMQ_NO_KEY && f->call.types[set] == EMQ_TYPE_SORTED_SET &&
+        vm_ZsetScore(f->key[set], item->id, &score) == VM_OK)
         job->member = (uint8_t)(1u << set);
 }
 
+/* Puts the job that the caller names into the first slot. */
+static void start_named(emq_frame *f) {
+    emq_item *item;
+    emq_job *job = next_slot(f, &item);
+    item->id = f->argv[f->verb->id_at];
+    job->id = f->call.args.at[f->verb->id_at];
+    job->type = EMQ_TYPE_UNREAD;
+    f->call.jobs.n = 1;
+}
+
+static void open_named(emq_frame *f) {
+    emq_item *item = f->items;
+    int arg = f->verb->arg_of[EMQ_KEY_ROW];
+    item->row_name = arg ? f->argv[arg] : emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, f->call.jobs.at->id);
+    item->owns_row_name = !arg;
+    emq_open_anew(f, item, EMQ_KEY_ROW);
+}
+
 static void read_named(emq_frame *f) {
-    emq_job *job = f->call.jobs.at;
-    job->id = bytes_of(f->items[0].id);
-    read_row(f, job, f->items, emq_open(f, f->items, EMQ_KEY_ROW));
-    read_member(f, job, f->items);
+    read_row(f, f->call.jobs.at, f->items, f->items[0].row);
+    read_member(f, f->call.jobs.at, f->items);
 }
 
 /* Reads the type of a key that is not kept open. */
@@ -206,10 +220,16 @@ static int read_entry(emq_frame *f) {
     item->id = vm_ZsetRangeCurrentElement(set, &job->deadline);
     if (!item->id) return 0;
     item->owns_id = item->owns_row_name = 1;
-    job->id = bytes_of(item->id);
+    job->id = emq_bytes_of(item->id);
     item->row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, job->id);
     read_row(f, job, item, emq_open(f, item, EMQ_KEY_ROW));
     return 1;
+}
+
+/* Reads the first entry of the walk, for which there is room. */
+static void read_first_entry(emq_frame *f) {
+    f->call.jobs.n = read_entry(f);
+    f->call.ended = !f->call.jobs.n;
 }
 
 /* Reads which sets of the queue hold a job. */
@@ -239,7 +259,7 @@ EMQ_COLD static int read_scanned(emq_frame *f) {
     emq_job *job = next_slot(f, &item);
     item->id = vm_CreateString(NULL, p + prefix, n - prefix);
     item->owns_id = item->owns_row_name = 1;
-    job->id = bytes_of(item->id);
+    job->id = emq_bytes_of(item->id);
     item->row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, job->id);
     read_row(f, job, item, emq_open(f, item, EMQ_KEY_ROW));
     read_members(f, job, item);
@@ -251,7 +271,10 @@ void emq_read_more(emq_frame *f, int32_t want) {
     f->call.jobs.n = 0;
     if (f->call.first + want > f->room || f->out.effects.room - f->out.effects.n < want * EMQ_MAX_EFFECTS)
         make_room(f, f->call.first + want);
-    int (*read)(emq_frame *) = f->verb->jobs == EMQ_SOURCE_LISTED_QUEUES ? read_queue : f->listed ? read_listed : f->scan ? read_scanned : read_entry;
+    int (*read)(emq_frame *) = f->verb->jobs == EMQ_SOURCE_LISTED_QUEUES ? read_queue
+                               : f->listed                               ? read_listed
+                               : f->scan                                 ? read_scanned
+                                                                         : read_entry;
     for (; f->call.jobs.n < want; f->call.jobs.n++) {
         if (read(f)) continue;
         f->call.ended = 1;
@@ -289,31 +312,34 @@ EMQ_COLD void emq_look(emq_frame *f) {
 void emq_read_plan(emq_frame *f) {
     const emq_verb *v = f->verb;
     const emq_bytes *numkeys = &f->call.args.at[1];
-    if (v->numkeys && (numkeys->n != 1 || numkeys->p[0] != '0' + v->numkeys)) return;
-    if (f->call.replica || (v->cut_at && !emq_find_base(f))) return;
-    if (v->jobs == EMQ_SOURCE_LISTED_JOBS && f->listed > EMQ_MAX_LIST) return;
     int named = v->jobs == EMQ_SOURCE_NAMED_JOB;
-    if (named && !f->items[0].row_name) {
-        f->items[0].row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, f->call.args.at[v->id_at]);
-        f->items[0].owns_row_name = 1;
-    }
-    if (named) emq_open(f, f->items, EMQ_KEY_ROW); /* first, for it is the key that is most often made */
+    if (named) start_named(f);
+    if (EMQ_RARELY(v->numkeys && (numkeys->n != 1 || numkeys->p[0] != '0' + v->numkeys))) return;
+    if (EMQ_RARELY(f->call.replica || (v->cut_at && !emq_find_base(f)))) return;
+    if (EMQ_RARELY(f->listed > EMQ_MAX_LIST && v->jobs == EMQ_SOURCE_LISTED_JOBS)) return;
+    if (named) open_named(f); /* first, for it is the key that is most often made */
     uint32_t keys = v->keys;
+    int probed = v->num_probes && !v->late_probes;
     if (v->gated && !emq_may_have_meta()) {
         keys &= ~(1u << EMQ_KEY_META);
         f->call.types[EMQ_KEY_META] = EMQ_TYPE_NONE;
+        probed = 0; /* its probes are the gates */
     }
-    for (; keys; keys &= keys - 1) read_type(f, __builtin_ctz(keys));
+    for (; keys; keys &= keys - 1) {
+        int key = __builtin_ctz(keys);
+        f->call.types[key] = type_of(emq_open_anew(f, NULL, key));
+    }
     read_identity(f);
-    if (!v->late_probes) read_probes(f);
-    if (v->gated && f->call.types[EMQ_KEY_META] == EMQ_TYPE_HASH && f->call.types[EMQ_KEY_ACTIVE] == EMQ_TYPE_SORTED_SET)
+    if (probed) read_probes(f);
+    if (v->gated && f->call.types[EMQ_KEY_META] == EMQ_TYPE_HASH &&
+        f->call.types[EMQ_KEY_ACTIVE] == EMQ_TYPE_SORTED_SET)
         f->call.num_active = (int64_t)vm_ValueLength(f->key[EMQ_KEY_ACTIVE]);
     if (named)
         read_named(f);
     else if (f->listed)
         emq_read_more(f, f->listed < EMQ_WINDOW ? f->listed : EMQ_WINDOW);
     else if (v->jobs == EMQ_SOURCE_WALKED_JOBS)
-        emq_read_more(f, 1);
+        read_first_entry(f);
     else if (f->scan)
         emq_read_more(f, EMQ_WINDOW);
     else if (v->figures)

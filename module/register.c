@@ -33,8 +33,11 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
         if (!v->access[i]) continue;
         arg->key_spec = num_specs;
         /* A fixed place for each key, not numkeys': the ACL then sees the keys whatever numkeys says. */
-        specs[num_specs++] =
-            (vm_key_spec){.flags = v->access[i], .begin = VM_BEGIN_INDEX, .bs.index.pos = i, .find = VM_FIND_RANGE, .fk.range = {v->list_at && i >= v->list_at ? -1 : 0, 1, 0}};
+        specs[num_specs++] = (vm_key_spec){.flags = v->access[i],
+                                           .begin = VM_BEGIN_INDEX,
+                                           .bs.index.pos = i,
+                                           .find = VM_FIND_RANGE,
+                                           .fk.range = {v->list_at && i >= v->list_at ? -1 : 0, 1, 0}};
     }
     if (option) {
         end[-1].token = option;
@@ -45,7 +48,8 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
         vm_arg *first = end - v->list_len;
         memcpy(block, first, sizeof(*first) * (size_t)(v->list_len + 1));
         memset(first, 0, sizeof(*first) * (size_t)v->list_len);
-        *first = (vm_arg){.name = "job", .type = VM_ARG_BLOCK, .key_spec = -1, .flags = VM_ARG_MULTIPLE, .subargs = block};
+        *first =
+            (vm_arg){.name = "job", .type = VM_ARG_BLOCK, .key_spec = -1, .flags = VM_ARG_MULTIPLE, .subargs = block};
     }
     vm_command_info info = {
         .version = &info_version,

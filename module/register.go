@@ -86,7 +86,7 @@ func emqRegister(ctx *C.vm_ctx) (failed *C.char) {
 func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	c := &commands.Table[v]
 	verb := &C.emq_verbs[v]
-	*verb = C.emq_verb{name: C.CString(c.Name), num_args: C.int(len(c.Args) + 1), list_len: C.int(len(c.List)), least: C.int(max(c.Arity(), -c.Arity())), jobs: C.uint8_t(c.Plan.Jobs),
+	*verb = C.emq_verb{name: C.CString(c.Name), number: C.int(v), num_args: C.int(len(c.Args) + 1), list_len: C.int(len(c.List)), least: C.int(max(c.Arity(), -c.Arity())), jobs: C.uint8_t(c.Plan.Jobs),
 		walk: C.uint8_t(c.Plan.Walk), member: C.uint8_t(c.Plan.Member), count_at: C.int(c.At(commands.RoleCount))}
 	verb.due, verb.merged, verb.readonly = flag(c.Plan.Due), flag(c.Plan.Merged), flag(c.ReadOnly())
 	verb.creates = flag(c.Plan.Jobs == commands.ListedJobs && len(c.Plan.Values) == 0)
@@ -157,6 +157,9 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	readFields(&verb.values, c.Plan.Values)
 	for i, f := range c.Plan.Values {
 		verb.value_names[i] = C.emq_field[f]
+		if f == commands.FieldPayload {
+			verb.payload_value = C.uint8_t(i)
+		}
 	}
 	readFields(&verb.late, c.Plan.Late)
 

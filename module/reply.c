@@ -6,9 +6,7 @@
 /* The id, payload and token of a job. */
 static void reply_fields(emq_frame *f, vm_ctx *ctx, int32_t i) {
     emq_item *item = &f->items[i];
-    vm_string *payload = NULL;
-    for (int v = 0; v < EMQ_MAX_READ; v++)
-        if (f->verb->values[v] == EMQ_FIELD_PAYLOAD) payload = item->value[v];
+    vm_string *payload = item->value[f->verb->payload_value];
     vm_ReplyWithString(ctx, item->id);
     if (payload)
         vm_ReplyWithString(ctx, payload);

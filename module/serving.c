@@ -31,7 +31,8 @@ static void on_config(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
 
 /* A dry run finds what only the way of a command checks: too few replicas, a disk that fails. */
 int emq_may_write(vm_ctx *ctx) {
-    if (emq_is_replica || vm_AvoidReplicaTraffic() || vm_GetContextFlags(ctx) & (VM_CTX_LOADING | VM_CTX_ASYNC_LOADING)) return 0;
+    if (emq_is_replica || vm_AvoidReplicaTraffic() || vm_GetContextFlags(ctx) & (VM_CTX_LOADING | VM_CTX_ASYNC_LOADING))
+        return 0;
     if (is_importing(ctx)) return 0;
     vm_reply *reply = vm_Call(ctx, "DEL", "SDEs", emq_identity_key);
     int refused = reply && vm_CallReplyType(reply) == VM_REPLY_ERROR;

@@ -26,7 +26,7 @@ enum {
     FIRST_BASE = 3,
 };
 
-static int some_again; /* a line is to be woken again */
+static int some_again;       /* a line is to be woken again */
 static int64_t next_opening; /* of the gates that open by themselves, in Unix ms; 0: none */
 static uint64_t names_made;
 
@@ -90,7 +90,8 @@ static int look_at_rights(vm_ctx *ctx, vm_ctx *to, const emq_waiter *w, vm_strin
     vm_user *user = vm_GetModuleUserFromUserName(w->user);
     if (!user) return USER_GONE;
     int reason = 0;
-    vm_string *verb = emq_string(emq_verbs[EMQ_VERB_BCLAIM].name, strlen(emq_verbs[EMQ_VERB_BCLAIM].name)), *object = verb;
+    vm_string *verb = emq_string(emq_verbs[EMQ_VERB_BCLAIM].name, strlen(emq_verbs[EMQ_VERB_BCLAIM].name)),
+              *object = verb;
     if (vm_ACLCheckCommandPermissions(user, argv, argc) != VM_OK) {
         int access = (int)emq_verbs[EMQ_VERB_BCLAIM].access[FIRST_BASE] & ~(EMQ_ACCESS_RO | EMQ_ACCESS_RW);
         reason = VM_ACL_LOG_COMMAND;

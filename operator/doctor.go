@@ -439,9 +439,9 @@ func (e *exam) workers(context.Context) Check {
 // workers is the check of what lies about.
 func workers(lying []string, queues int) Check {
 	if len(lying) == 0 {
-		return Check{Text: fmt.Sprintf("none of %d queues has old work and no worker", queues)}
+		return Check{Name: "workers", Text: fmt.Sprintf("none of %d queues has old work and no worker", queues)}
 	}
-	return Check{Status: Critical, Text: some(lying), Advice: "Start a worker; or see docs/trouble.md"}
+	return Check{Name: "workers", Status: Critical, Text: some(lying), Advice: "Start a worker; or see docs/trouble.md"}
 }
 
 func waiting(q Queue, since time.Duration) string {

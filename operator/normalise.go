@@ -28,7 +28,7 @@ func Normalise(text string) string {
 	if !marks.MatchString(text) && len(text) <= kept {
 		return cmp.Or(text, none)
 	}
-	for { // until nothing is left to take out: what was taken out may have hidden more
+	for range 20 { // until nothing is left to take out: what was taken out may have hidden more
 		next := cut(strings.Join(strings.Fields(alike(text)), " "))
 		if next == text {
 			break

@@ -41,7 +41,7 @@ const (
 	patience = 10 * time.Second
 	// round is how many queues are asked for at a time, and beginning how many that are new.
 	round, beginning = 300, 20_000
-	// Names and checks are looked at in every fifth round, and without anybody who watches all is so much slower.
+	// Names are asked for in every fifth round, and without anybody who watches all is so much slower.
 	slower = 5
 	hour   = 60
 )
@@ -126,7 +126,7 @@ func (p *Sampler) sample(until context.Context, now time.Time) {
 		return
 	}
 	queues := p.sampled(now)
-	if now.Sub(p.exams) >= due {
+	if now.Sub(p.exams) >= 3*due { // the gates of many queues cost the most of all
 		p.checks, p.exams = p.examined(ctx, queues), now
 	}
 	p.publish(&Sample{now, nil, queues, p.checks})
@@ -211,7 +211,7 @@ func (p *Sampler) sampled(now time.Time) []Sampled {
 	}
 	need := map[Status]int{Critical: 0, Warning: 1, Unknown: 2, OK: 3}
 	slices.SortFunc(list, func(a, b Sampled) int {
-		return cmp.Or(cmp.Compare(need[a.Trouble], need[b.Trouble]), cmp.Compare(b.Pending, a.Pending), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(need[a.Trouble], need[b.Trouble]), cmp.Compare(b.Pending+b.Dead, a.Pending+a.Dead), strings.Compare(a.Name, b.Name))
 	})
 	return list
 }

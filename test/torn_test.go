@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/test/store"
-	"emq/test/valkey"
 	"emq/test/wire"
 )
 

@@ -37,8 +37,8 @@ smoke() {
 	up
 	is 'user of the server' "$(stat -c %u "/proc/$server")" 999
 	is 'a job goes in' "$(cli EMQ.ENQUEUE 2 'emq:{q}:job:JOB1' 'emq:{q}:pending' JOB1 'to: ann')" 1
-	is 'the command' "$("${inside[@]}" emq ls --json | grep -o '"queue":"q","pending":1')" '"queue":"q","pending":1'
-	is 'which looks at the server' "$("${inside[@]}" emq doctor | grep -cE '^EMQ (OK|WARNING) - ')" 1
+	is 'the command' "$("${inside[@]}" env HOME=/data emq ls --json | grep -o '"queue":"q","pending":1')" '"queue":"q","pending":1'
+	is 'which looks at the server' "$("${inside[@]}" env HOME=/data emq doctor | grep -cE '^EMQ (OK|WARNING) - ')" 1
 	is 'eviction' "$(cli CONFIG GET maxmemory-policy | tail -n 1)" noeviction
 	is 'no stranger comes in' "$(cli CONFIG GET bind protected-mode | sort | xargs)" '* -::* bind protected-mode yes'
 	down

@@ -83,7 +83,7 @@ done
 
 # These are modules of their own: in their folders, ./... are their packages.
 staticcheck=$(go tool -n staticcheck)
-for own in bench operator cmd/emq clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel; do
+for own in bench operator cmd/emq test/browser clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel; do
 	check "vet of $own" go -C $own vet ./...
 	check "staticcheck of $own" env -C $own "$staticcheck" ./...
 done
@@ -108,6 +108,12 @@ done
 for script in "${scripts[@]}"; do
 	check "bash -n $script" bash -n "$script"
 done
+if command -v clang-format >/dev/null; then
+	mapfile -t c_files < <(find module -name '*.[ch]' ! -name mirror.h)
+	check 'clang-format' clang-format --dry-run --Werror "${c_files[@]}"
+else
+	echo 'skip  clang-format: not installed'
+fi
 if command -v shellcheck >/dev/null; then
 	check 'shellcheck' shellcheck --severity=warning "${scripts[@]}"
 else

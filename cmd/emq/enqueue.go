@@ -362,12 +362,17 @@ func readEntry(r *bufio.Reader, delimiter byte) (entry []byte, err error) {
 // command is answered: then it is known what was done.
 func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
 	long, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var timer *time.Timer
-	stop := context.AfterFunc(ctx, func() { timer = time.AfterFunc(3*time.Second, cancel) })
-	return long, func() {
-		if stop(); timer != nil {
-			timer.Stop()
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-long.Done():
+			return
 		}
-		cancel()
-	}
+		select {
+		case <-time.After(3 * time.Second):
+			cancel()
+		case <-long.Done():
+		}
+	}()
+	return long, cancel
 }

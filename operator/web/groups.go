@@ -193,6 +193,19 @@ func (p *Page) grouping(ctx context.Context, c choice, anew bool) counted {
 	return g.look()
 }
 
+// last is the count of a choice as it was made last, however old, or else one that is made now.
+func (p *Page) last(ctx context.Context, c choice) counted {
+	p.groups.mu.Lock()
+	g := p.groups.of[c]
+	p.groups.mu.Unlock()
+	if g != nil {
+		if was := g.look(); !was.Ended.IsZero() && was.Err == nil {
+			return was
+		}
+	}
+	return p.grouping(ctx, c, false)
+}
+
 // forget drops what was counted of a queue, since it is no longer so.
 func (p *Page) forget(queue string) {
 	p.groups.mu.Lock()

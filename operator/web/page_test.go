@@ -23,7 +23,6 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"emq/test/store"
-	"emq/test/valkey"
 	"emq/test/wire"
 )
 
@@ -87,7 +86,7 @@ func TestEscaping(t *testing.T) {
 // The line beside a button is one that a shell takes, whatever the names are, and that does the same.
 func TestLines(t *testing.T) {
 	s := serve(t, Options{})
-	s.page.o.CLI = filepath.Join(valkey.Tools(t), "valkey-cli") + " -p " + strconv.Itoa(s.place.Port())
+	s.page.o.CLI = filepath.Join(store.Tools(t), "valkey-cli") + " -p " + strconv.Itoa(s.place.Port())
 	line := regexp.MustCompile(`(?s)<pre tabindex="0"><code>(.*?)</code>`)
 	for _, name := range append(odd, "a\\b", "'\x01f", "é") {
 		for _, id := range []string{"JOB" + name, "JOB\x00\x00" + name} {

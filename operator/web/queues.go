@@ -117,8 +117,9 @@ func (p *Page) queues(w http.ResponseWriter, r *request) error {
 
 // banner says that the server can't be asked, and since when nothing is new.
 type banner struct {
-	Text string
-	At   time.Time
+	Text   string
+	At     time.Time
+	Passes bool // the server does not answer; else it refuses, and goes on to
 }
 
 // banner says so if the last sample could not be taken.
@@ -126,7 +127,7 @@ func (p *Page) banner(s *operator.Sample) *banner {
 	if s.Err == nil {
 		return nil
 	}
-	b := &banner{Text: strings.TrimSuffix(reason(s.Err), ".")}
+	b := &banner{Text: strings.TrimSuffix(reason(s.Err), "."), Passes: passes(s.Err)}
 	for _, q := range s.Queues {
 		if q.At.After(b.At) {
 			b.At = q.At

@@ -29,7 +29,8 @@ type search struct {
 
 	Jobs     []operator.Job
 	Progress operator.Progress
-	Next     operator.Cursor // where it goes on; "" if that was all
+	Next     operator.Cursor // where it goes on
+	Done     bool            // that was all
 	Full     bool            // there were more hits than are shown
 	Err      error
 	p        *Page
@@ -77,7 +78,7 @@ func (s search) On() string     { return s.Link("", s.Next, window) }
 func (s search) Stream() string { return s.Link("events", s.Next, s.Left()) }
 
 // Streams tells that it can go on by itself.
-func (s search) Streams() bool { return s.Next != "" && s.Left() > 0 && !s.Full && s.Err == nil }
+func (s search) Streams() bool { return !s.Done && s.Left() > 0 && !s.Full && s.Err == nil }
 
 // Actions are what can be done with what was found.
 func (s search) Actions() []deed { return deeds(s.State) }
@@ -111,6 +112,7 @@ func (s *search) run(ctx context.Context, window int64, hit func(operator.Job) e
 			return
 		}
 	}
+	s.Done = s.Next == "" && ctx.Err() == nil
 }
 
 // search looks at a part of the window at once, and shows what it finds. The page goes on by itself where it can run the
@@ -153,7 +155,7 @@ func (p *Page) searchEvents(w http.ResponseWriter, r *request) error {
 			if s.Err != nil {
 				data["error"] = reason(s.Err)
 			}
-			if s.Next != "" {
+			if !s.Done {
 				data["next"] = s.On()
 			}
 		}

@@ -250,7 +250,7 @@ func (p *Page) bulk(w http.ResponseWriter, r *request) error {
 	case len(b.IDs) > 0:
 		b.Jobs = int64(len(b.IDs))
 	case len(b.Groups) > 0 || b.All && (b.Match != "" || b.Older > 0):
-		c := p.grouping(r.Context(), b.choice, false)
+		c := p.last(r.Context(), b.choice)
 		if c.Ended.IsZero() || c.Err != nil {
 			break
 		}

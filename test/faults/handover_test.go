@@ -28,8 +28,8 @@ func TestHandover(t *testing.T) {
 	replica := store.Open(t, pumped.server(append(store.Following(primary.Addr()), settings...)...))
 	replica.Linked()
 	primary.Online()
-	addresses, watchers := sentinels(t, primary)
-	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: group, SentinelAddrs: addresses, Protocol: 2, DisableIdentity: true, PoolSize: 1000})
+	addresses, watchers := store.Sentinels(t, primary)
+	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: store.Group, SentinelAddrs: addresses, Protocol: 2, DisableIdentity: true, PoolSize: 1000})
 	t.Cleanup(func() { _ = client.Close() })
 	c := newCrowd(t, "handover.sh under Sentinels", client)
 	c.pumped = pumped.pumped
@@ -45,12 +45,12 @@ func TestHandover(t *testing.T) {
 		primary.Online()
 		out, err := handOver(t, watchers[0])
 		require.NoError(t, err, "%s", out)
-		require.Contains(t, out, fmt.Sprintf("%s: 127.0.0.1 %d is a replica of 127.0.0.1 %d now", group, primary.Port(), replica.Port()))
+		require.Contains(t, out, fmt.Sprintf("%s: 127.0.0.1 %d is a replica of 127.0.0.1 %d now", store.Group, primary.Port(), replica.Port()))
 		t.Logf("%s", out)
 		primary, replica = replica, primary
 		c.more(t, 1000)
 		primary.Online()
-		agree(t, watchers, primary)
+		store.Agree(t, watchers, primary)
 		c.rounds++
 	}
 	c.stop()
@@ -67,7 +67,7 @@ func TestHandoverComesToNothing(t *testing.T) {
 	replica := store.Open(t, store.Module(store.Following(primary.Addr())...))
 	replica.Linked()
 	primary.Online()
-	_, watchers := sentinels(t, primary)
+	_, watchers := store.Sentinels(t, primary)
 	require.NoError(t, replica.Signal(syscall.SIGSTOP))
 	q := wire.Queue("q")
 	require.Equal(t, wire.Integer(1), primary.Conn().Do(q.Enqueue("JOB1", "x")...))
@@ -76,7 +76,7 @@ func TestHandoverComesToNothing(t *testing.T) {
 	require.Error(t, err)
 	require.NotContains(t, out, "another primary", "it asked for a failover")
 	require.Equal(t, wire.Integer(1), primary.Conn().Do(q.Enqueue("JOB2", "x")...))
-	agree(t, watchers, primary)
+	store.Agree(t, watchers, primary)
 	store.InStep(t, primary.Conn(), replica.Conn())
 }
 
@@ -85,7 +85,7 @@ func handOver(t *testing.T, sentinel *store.Place) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), wire.Patience)
 	defer cancel()
-	sh := exec.CommandContext(ctx, "../../examples/handover.sh", "127.0.0.1", strconv.Itoa(sentinel.Port()), group)
+	sh := exec.CommandContext(ctx, "../../examples/handover.sh", "127.0.0.1", strconv.Itoa(sentinel.Port()), store.Group)
 	sh.Env = append(os.Environ(), "PATH="+store.Tools(t)+":"+os.Getenv("PATH"))
 	out, err := sh.CombinedOutput()
 	return string(out), err

@@ -3,67 +3,19 @@ package faults
 import (
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"emq/test/store"
-	"emq/test/valkey"
 	"emq/test/wire"
 )
-
-const (
-	group  = "emq" // what the Sentinels call the pair
-	quorum = 2
-)
-
-// sentinels starts three that watch a primary.
-func sentinels(t *testing.T, primary *store.Place) (addresses []string, all []*store.Place) {
-	t.Helper()
-	for range 3 {
-		s := store.Open(t, valkey.Options{Sentinel: []string{
-			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", group, primary.Port(), quorum),
-			"sentinel down-after-milliseconds " + group + " 3000", // a busy machine is no dead primary
-			"sentinel failover-timeout " + group + " 10000",
-		}})
-		all, addresses = append(all, s), append(addresses, s.Addr())
-	}
-	for _, s := range all {
-		c := s.Conn()
-		store.WaitFor(t, "the Sentinels to know each other", func() bool { return monitored(c)["num-other-sentinels"] == "2" })
-	}
-	agree(t, all, primary)
-	return addresses, all
-}
-
-// monitored is what a Sentinel knows of the primary.
-func monitored(c *wire.Conn) map[string]string {
-	m := map[string]string{}
-	list, _ := wire.Value(c.Do("SENTINEL", "MASTER", group)).([]any)
-	for i := 0; i+1 < len(list); i += 2 {
-		m[list[i].(string)] = list[i+1].(string)
-	}
-	return m
-}
-
-// agree waits until all Sentinels hold a server for the primary, in service and with the other one as its replica.
-func agree(t *testing.T, watchers []*store.Place, primary *store.Place) {
-	t.Helper()
-	for _, s := range watchers {
-		c := s.Conn()
-		store.WaitFor(t, "the Sentinels to agree", func() bool {
-			m := monitored(c)
-			return m["port"] == strconv.Itoa(primary.Port()) && m["num-slaves"] == "1" && m["flags"] == "master"
-		})
-	}
-}
 
 // failoverClient finds the primary by the Sentinels, and sends nothing again by itself.
 func failoverClient(t *testing.T, addresses []string) *redis.Client {
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: group, SentinelAddrs: addresses, Protocol: 2, DisableIdentity: true,
+		MasterName: store.Group, SentinelAddrs: addresses, Protocol: 2, DisableIdentity: true,
 		MaxRetries: -1, DialerRetries: 1, PoolSize: 1000, ReadTimeout: wire.Patience, WriteTimeout: wire.Patience, PoolTimeout: wire.Patience,
 	})
 	t.Cleanup(func() { _ = client.Close() })
@@ -80,7 +32,7 @@ func TestSentinel(t *testing.T) {
 	replica := store.Open(t, store.Module(append(store.Following(primary.Addr()), settings...)...))
 	replica.Linked()
 	primary.Online()
-	addresses, watchers := sentinels(t, primary)
+	addresses, watchers := store.Sentinels(t, primary)
 	client := failoverClient(t, addresses)
 	c := newCrowd(t, "Sentinel failover, WAIT 1", client)
 	c.confirm = true
@@ -97,7 +49,7 @@ func TestSentinel(t *testing.T) {
 		require.Equal(t, wire.Integer(1), old.Do("WAIT", "1", "0"))
 
 		primary.Crash()
-		agree(t, watchers, replica)
+		store.Agree(t, watchers, replica)
 		r := replica.Conn() // not sooner: whoever was connected before is put out
 		completed := r.Do("HGET", c.q.Completed(), "count")
 		store.WaitFor(t, "the workers to find it", func() bool { return r.Do("HGET", c.q.Completed(), "count") != completed })
@@ -113,7 +65,7 @@ func TestSentinel(t *testing.T) {
 		replica.Options.Args = settings
 		replica.Start()
 		primary.Online()
-		agree(t, watchers, primary)
+		store.Agree(t, watchers, primary)
 	}
 	require.NotZero(t, c.doubt, "no client was interrupted")
 	c.drain()
@@ -129,7 +81,7 @@ func TestPumpAfterSentinel(t *testing.T) {
 	replica := store.Open(t, store.Pumped(store.Following(primary.Addr())...))
 	replica.Linked()
 	primary.Online()
-	_, watchers := sentinels(t, primary)
+	_, watchers := store.Sentinels(t, primary)
 	p, q := primary.Conn(), wire.Queue("q")
 	var commands [][]string
 	for i := range jobs {
@@ -141,7 +93,7 @@ func TestPumpAfterSentinel(t *testing.T) {
 	require.Equal(t, wire.Bulk("scheduled"), p.Do(q.Fail("JOB0000", "1", 100, 3, "why")...))
 	require.Equal(t, wire.Integer(1), p.Do("WAIT", "1", "0"))
 	primary.Crash()
-	agree(t, watchers, replica)
+	store.Agree(t, watchers, replica)
 	r := replica.Conn()
 	store.WaitFor(t, "the pump", func() bool { return r.Do("ZCARD", q.Pending()) == wire.Integer(jobs) })
 	for i := range jobs {

@@ -52,7 +52,7 @@ func TestSentinelWaiting(t *testing.T) {
 	replica := store.Open(t, store.Module(append(store.Following(primary.Addr()), settings...)...))
 	replica.Linked()
 	primary.Online()
-	addresses, watchers := sentinels(t, primary)
+	addresses, watchers := store.Sentinels(t, primary)
 	client := failoverClient(t, addresses)
 	c := newCrowd(t, "Sentinel failover, workers that wait", client)
 	c.confirm, c.waits = true, true
@@ -62,7 +62,7 @@ func TestSentinelWaiting(t *testing.T) {
 	c.start(0, workers)
 	c.waiting(t, primary, workers)
 	primary.Crash()
-	agree(t, watchers, replica)
+	store.Agree(t, watchers, replica)
 	// No replica is left, so each worker spends most of its time in WAIT, and they are not in BCLAIM all at once.
 	admin := replica.Conn()
 	defer admin.Close()
@@ -76,7 +76,7 @@ func TestSentinelWaiting(t *testing.T) {
 	primary.Options.Args = settings
 	primary.Start()
 	replica.Online()
-	agree(t, watchers, replica)
+	store.Agree(t, watchers, replica)
 	c.start(4, workers)
 	c.more(t, 1000)
 	c.drain()

@@ -60,24 +60,21 @@
 		if (e.detail.target.id === "queues") { hush(); listen(); }
 	});
 
-	// What is ticked is counted; the first cell of the head ticks all.
+	// What is ticked is counted. The box that ticks all is there from the start, so that nothing moves under the mouse.
 	const number = new Intl.NumberFormat("en");
 	function count(form) {
 		const bar = form.querySelector("[data-choosing]");
 		if (!bar) return;
 		const ticked = [...form.querySelectorAll("tbody input[type=checkbox]:checked")];
 		const jobs = ticked.reduce((n, box) => n + Number(box.dataset.jobs || 1), 0);
-		bar.querySelector("[data-count]").textContent = ticked.length ? `${number.format(jobs)} ${jobs === 1 ? "job" : "jobs"} chosen:` : "Tick some, then:";
+		bar.querySelector("[data-count]").textContent = ticked.length ? `${number.format(jobs)} ${jobs === 1 ? "job" : "jobs"} chosen:` : "Tick jobs, then:";
 		for (const b of bar.querySelectorAll("button")) b.disabled = !ticked.length;
 	}
 	function choosing(root) {
 		for (const form of root.querySelectorAll("form[data-choose]")) {
-			const cell = form.querySelector("thead .tick");
-			if (!cell || cell.querySelector("input")) continue;
-			const all = document.createElement("input");
-			all.type = "checkbox";
-			all.setAttribute("aria-label", "Choose all that are shown");
-			cell.replaceChildren(all);
+			const all = form.querySelector("[data-all]");
+			if (!all || form.dataset.counts) continue;
+			form.dataset.counts = "1";
 			all.addEventListener("change", () => {
 				for (const box of form.querySelectorAll("tbody input[type=checkbox]:not(:disabled)")) box.checked = all.checked;
 			});

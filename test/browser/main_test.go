@@ -1,0 +1,55 @@
+// Package browser asks one question: does the page work in the hands of a person? It opens every screen and does every action in
+// a real browser, over a real server, in light and dark, wide and narrow, and holds that the server's state is what was asked for.
+// What a browser complains of, and what axe finds wrong for those who can't see or have no mouse, is a failure. Pictures of
+// all screens are left in build/screens, to be looked at.
+package browser
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// patience bounds every wait, so that a hang is a failure. Nothing is asserted about speed.
+const patience = 30 * time.Second
+
+// screens is where the pictures go.
+const screens = "../../build/screens"
+
+// chromium is the one browser of this run; each tab has a profile of its own.
+var chromium context.Context
+
+func TestMain(m *testing.M) {
+	path := os.Getenv("CHROMIUM")
+	if path == "" {
+		fmt.Println("skipped: CHROMIUM names no browser, and `make test-browser` finds one")
+		os.Exit(0)
+	}
+	os.Exit(run(m, path))
+}
+
+func run(m *testing.M, path string) int {
+	var end context.CancelFunc
+	// The pages are our own, and a container has no room for a sandbox; nor has its /dev/shm for pictures.
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("force-color-profile", "srgb"),
+		chromedp.Flag("host-resolver-rules", "MAP *.example 127.0.0.1")) // for origins that differ
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	defer stop()
+	chromium, end = chromedp.NewContext(allocator)
+	defer end()
+	if err := chromedp.Do(chromium); err != nil {
+		fmt.Fprintln(os.Stderr, "the browser does not start:", err)
+		return 1
+	}
+	if err := os.MkdirAll(screens, 0o755); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}

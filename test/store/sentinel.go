@@ -1,0 +1,57 @@
+package store
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+
+	"emq/test/valkey"
+	"emq/test/wire"
+)
+
+const (
+	// Group is what the Sentinels call a primary and its replicas.
+	Group  = "emq"
+	quorum = 2
+)
+
+// Sentinels starts three that watch a primary with one replica, and returns where they listen.
+func Sentinels(t testing.TB, primary *Place) (addresses []string, all []*Place) {
+	t.Helper()
+	for range 3 {
+		s := Open(t, valkey.Options{Sentinel: []string{
+			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", Group, primary.Port(), quorum),
+			"sentinel down-after-milliseconds " + Group + " 3000", // a busy machine is no dead primary
+			"sentinel failover-timeout " + Group + " 10000",
+		}})
+		all, addresses = append(all, s), append(addresses, s.Addr())
+	}
+	for _, s := range all {
+		c := s.Conn()
+		WaitFor(t, "the Sentinels to know each other", func() bool { return monitored(c)["num-other-sentinels"] == "2" })
+	}
+	Agree(t, all, primary)
+	return addresses, all
+}
+
+// monitored is what a Sentinel knows of the primary.
+func monitored(c *wire.Conn) map[string]string {
+	m := map[string]string{}
+	list, _ := wire.Value(c.Do("SENTINEL", "MASTER", Group)).([]any)
+	for i := 0; i+1 < len(list); i += 2 {
+		m[list[i].(string)] = list[i+1].(string)
+	}
+	return m
+}
+
+// Agree waits until all Sentinels hold a server for the primary, in service and with the other one as its replica.
+func Agree(t testing.TB, watchers []*Place, primary *Place) {
+	t.Helper()
+	for _, s := range watchers {
+		c := s.Conn()
+		WaitFor(t, "the Sentinels to agree", func() bool {
+			m := monitored(c)
+			return m["port"] == strconv.Itoa(primary.Port()) && m["num-slaves"] == "1" && m["flags"] == "master"
+		})
+	}
+}
