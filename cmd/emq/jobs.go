@@ -72,14 +72,19 @@ func durationOf(s string) (time.Duration, error) {
 	return time.ParseDuration(s)
 }
 
-// present refuses names that no queue has: none of the server's, nor one that ever held a job.
+// present refuses names that no queue has, none of the server's nor one that ever held a job, and a server that can't tell: without
+// the module, or of another wire, it has no queues, which is not to say that they are empty. A queue that is broken in part, or
+// whose figures may not be read, is there.
 func (a *app) present(ctx context.Context, s *operator.Server, names ...string) error {
 	queues, err := s.Queues(ctx, names...)
 	if err != nil {
 		return err
 	}
 	for _, q := range queues {
-		if blank(q) {
+		switch {
+		case q.Err != nil && !isClass(q.Err, "WRONGTYPE") && !isClass(q.Err, "NOPERM"):
+			return q.Err
+		case blank(q):
 			return absent("there is no queue %s; \"emq ls\" lists them", shell(q.Name))
 		}
 	}
