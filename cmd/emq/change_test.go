@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -248,4 +249,27 @@ func TestPipe(t *testing.T) {
 	require.Equal(t, 128+int(syscall.SIGPIPE), code(t, err))
 	require.Equal(t, 1, strings.Count(string(out), "\n"))
 	require.Empty(t, errs.String())
+}
+
+// TestFullDisk has what a command tells go to a disk that is full: that is no success, whatever was done.
+func TestFullDisk(t *testing.T) {
+	d := sit(t)
+	ids := d.letters(3)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	for _, args := range [][]string{{"--help"}, {"--version"}, {"exit-codes"}, {"ls"}, {"ls", "--json"}, {"peek", "mails", "--state", "dead"}, {"show", "mails", ids[0]},
+		{"find", ids[0]}, {"dead", "groups", "mails"}, {"dead", "ls", "mails"}, {"dead", "requeue", "mails", "--all", "--dry-run"}, {"dead", "rm", "mails", ids[0], "--yes"},
+		{"requeue", "mails", ids[1]}, {"pause", "mails"}, {"resume", "mails"}, {"limit", "mails"}, {"limit", "mails", "--concurrency", "1", "--json"}, {"audit", "mails"},
+		{"context", "add", "here", "valkey://127.0.0.1"}, {"context", "ls"}, {"context", "rm", "here"}, {"completion", "bash"}, {"enqueue", "mails", "x"}, {"export", "mails"},
+		{"move", "mails", "others", "--yes"}, {"rewire"}} {
+		cmd := d.command(args...)
+		var errs buffer
+		cmd.Stdout, cmd.Stderr = full, &errs
+		require.Equal(t, 1, code(t, cmd.Run()), "%q: %s", args, errs.String())
+		require.Contains(t, errs.String(), "no space left", "%q", args)
+	}
+	doctor := d.command("doctor", "--json")
+	doctor.Stdout = full
+	require.Equal(t, 3, code(t, doctor.Run()), "it is not known")
 }

@@ -113,7 +113,7 @@ func (r *record) payload(j operator.Job) *record {
 
 // room is how wide the output is; where it is no terminal, as wide as a line may be.
 func (a *app) room() int {
-	if f, ok := a.out.(*os.File); ok {
+	if f, ok := bare(a.out).(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
 			return width
 		}

@@ -87,11 +87,13 @@ command prints one record a line. Each command has examples: "emq dead requeue -
 	return root
 }
 
-// usageExit is the annotation of a command that has another exit code for what can't be meant.
+// usageExit is the annotation of a command that has another exit code for what can't be meant, or can't be told.
 const usageExit = "usage-exit"
 
 // run carries out a command line and tells the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
+	out := &output{Writer: a.out}
+	a.out = out
 	root := newRoot(a)
 	root.SetArgs(args)
 	root.SetIn(a.in)
@@ -108,11 +110,14 @@ func (a *app) run(ctx context.Context, args []string) int {
 	})
 	cmd, err := root.ExecuteContextC(ctx)
 	a.close()
-	if err != nil && !started {
+	switch {
+	case out.err != nil && (err == nil || !started):
+		err, started = refused("what there is to tell can't be written: %w", out.err), true
+	case err != nil && !started:
 		err = usage("%w", err) // of flags, of arguments, or no such command
 	}
 	code := exitCode(ctx, err)
-	if own, ok := cmd.Annotations[usageExit]; ok && err != nil && !started {
+	if own, ok := cmd.Annotations[usageExit]; ok && err != nil && (out.err != nil || !started) {
 		code, _ = strconv.Atoi(own)
 	}
 	if text := complaint(code, err); text != "" {
