@@ -273,3 +273,31 @@ func TestFullDisk(t *testing.T) {
 	doctor.Stdout = full
 	require.Equal(t, 3, code(t, doctor.Run()), "it is not known")
 }
+
+// TestUnsetVariables has words of the command line that a script's unset variable leaves empty, and others that can't be: nothing is asked, and
+// nothing changed, chosen or made.
+func TestUnsetVariables(t *testing.T) {
+	d := sit(t)
+	d.letters(3)
+	d.must(mails.Enqueue("JOB1", "x"))
+	before := d.p.Keyspace()
+	for _, args := range [][]string{{"--url", "", "ls"}, {"--context", " ", "ls"}, {"peek", "mails", "--since", ""}, {"peek", "mails", "--after", ""},
+		{"move", "mails", "others", "--match", "", "--yes"}, {"move", "mails", "others", "--state", "", "--yes"}, {"move", "mails", "others", "--to-url", "", "--yes"},
+		{"enqueue", "mails", "x", "--at", ""}, {"enqueue", "mails", "x", "--id", ""}, {"import", "--queue", ""}, {"export", "mails", "--after", ""},
+		{"rm", "mails", "", "--yes"}, {"rm", "mails", "mails", "--yes"}, {"release", "mails", ""}, {"requeue", "mails", ""}, {"requeue", "mails", "", "--state", "dead"},
+		{"dead", "rm", "mails", "", "--yes"}, {"dead", "requeue", "mails", "job1", "--yes"}} {
+		r := d.emq(args...)
+		require.Equal(t, 2, r.code, "%q: %s%s", args, r.out, r.err)
+	}
+	require.Equal(t, 2, d.fed("JOB1\n# all of them\n", "rm", "mails", "-", "--yes").code)
+	require.Equal(t, told{0, "", "No such jobs of mails: nothing was changed.\n"}, d.fed("\n", "requeue", "mails", "-", "--yes"))
+	for _, name := range []string{"", "{", "a}b"} {
+		for _, args := range [][]string{{"ls", name}, {"ls", "mails", name}, {"peek", name}, {"show", name, "JOB1"}, {"dead", "groups", name}, {"dead", "ls", name},
+			{"dead", "rm", name, "--all", "--yes"}, {"rm", name, "JOB1", "--yes"}, {"requeue", name, "JOB1"}, {"release", name, "JOB1"}, {"pause", name}, {"resume", name},
+			{"limit", name}, {"audit", name}, {"enqueue", name, "x"}, {"move", "mails", name, "--yes"}, {"move", name, "mails", "--yes"}, {"export", name},
+			{"work", name, "--", "true"}} {
+			require.Equal(t, 2, d.emq(args...).code, "%q", args)
+		}
+	}
+	require.Empty(t, before.Diff(d.p.Keyspace()))
+}

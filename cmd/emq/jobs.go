@@ -72,10 +72,23 @@ func durationOf(s string) (time.Duration, error) {
 	return time.ParseDuration(s)
 }
 
+// possible refuses names that no queue can have.
+func possible(names ...string) error {
+	for _, name := range names {
+		if err := emq.NewQueue[[]byte](emq.Use(nil), name).Err(); err != nil {
+			return usage("%w", err)
+		}
+	}
+	return nil
+}
+
 // present refuses names that no queue has, none of the server's nor one that ever held a job, and a server that can't tell: without
 // the module, or of another wire, it has no queues, which is not to say that they are empty. A queue that is broken in part, or
 // whose figures may not be read, is there.
 func (a *app) present(ctx context.Context, s *operator.Server, names ...string) error {
+	if err := possible(names...); err != nil {
+		return err
+	}
 	queues, err := s.Queues(ctx, names...)
 	if err != nil {
 		return err

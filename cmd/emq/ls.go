@@ -22,6 +22,9 @@ and what holds a queue back. The queues are those that you may read.`,
   emq ls --json | jq 'select(.dead > 0)'  queues with dead letters`,
 		ValidArgsFunction: a.completeQueues(-1),
 		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := possible(names...); err != nil {
+				return err
+			}
 			ctx := cmd.Context()
 			s, err := a.server(ctx)
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"emq/commands"
 	"emq/fence"
@@ -103,6 +104,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	each(root, func(c *cobra.Command) {
 		if run := c.RunE; run != nil {
 			c.RunE = func(cmd *cobra.Command, args []string) error {
+				if err := sayNothing(cmd); err != nil {
+					return err
+				}
 				started = true
 				return run(cmd, args)
 			}
@@ -127,6 +131,17 @@ func (a *app) run(ctx context.Context, args []string) int {
 		}
 	}
 	return code
+}
+
+// sayNothing refuses flags that are given and say nothing: a script's variable that is not set must not choose all jobs, another
+// server, or now.
+func sayNothing(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Value.Type(), "string") && strings.Trim(f.Value.String(), " []\t\n") == "" {
+			err = usage("--%s is empty", f.Name)
+		}
+	})
+	return err
 }
 
 // each visits a command and all below it.

@@ -73,6 +73,9 @@ gives their jobs to others when the leases end.`,
 			case w.timeout < 0 || w.later < 0 || grace < 0:
 				return usage("--job-timeout, --later and --grace are not less than 0")
 			}
+			if err := possible(queues...); err != nil {
+				return err
+			}
 			path, err := exec.LookPath(w.command[0])
 			if err != nil {
 				return usage("the command can't be run: %w", err)
