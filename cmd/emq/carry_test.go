@@ -123,7 +123,7 @@ func TestEnqueueOne(t *testing.T) {
 		r := d.emq(append([]string{"enqueue"}, args...)...)
 		require.Equal(t, exitUsage, r.code, "%q: %s", args, r.err)
 	}
-	require.Equal(t, exitRefused, d.emq("enqueue", "{q}", "x").code)
+	require.Equal(t, exitUsage, d.emq("enqueue", "{q}", "x").code)
 	require.Equal(t, digest, d.c.Do("DEBUG", "DIGEST"))
 	d.sound()
 }

@@ -149,6 +149,7 @@ func TestRights(t *testing.T) {
 		require.Equal(t, 1, r.code, "%q: %s", args, r.err)
 		require.Contains(t, r.err, "NOPERM", "%q", args)
 	}
+	require.Equal(t, 1, nobody.emq("ls", "mails").code, "there is nothing to see")
 	require.Equal(t, 3, nobody.emq("doctor").code, "what may not be looked at is unknown")
 	looks.ok("dead", "groups", "mails")
 	for _, args := range [][]string{{"dead", "requeue", "mails", "--all", "--yes"}, {"pause", "mails"}, {"limit", "mails", "--concurrency", "1"}, {"audit", "mails"}} {
@@ -194,5 +195,22 @@ func certificate(t *testing.T, dir string) {
 	require.NoError(t, err)
 	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: cert}, "key": {Type: "EC PRIVATE KEY", Bytes: bytes}} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
+	}
+}
+
+// TestNoQueues has servers that can't tell of queues, one without the module and one of another wire: none of their queues is called
+// empty, and nothing a success.
+func TestNoQueues(t *testing.T) {
+	d := sit(t)
+	d.must(mails.Enqueue("JOB1", "x"))
+	d.c.Must("SET {emq}:version echomq:4.0.0")
+	plain := store.Open(t, store.Plain())
+	for server, class := range map[*desk]string{d: "EMQFENCE", d.with("EMQ_URL=unix://" + plain.Socket): "ERR unknown command"} {
+		for _, args := range [][]string{{"ls"}, {"ls", "mails"}, {"peek", "mails"}, {"dead", "groups", "mails"}, {"dead", "ls", "mails"}, {"export", "mails"},
+			{"export", "--all"}, {"dead", "requeue", "mails", "--all", "--yes"}, {"dead", "rm", "mails", "--match", "x", "--yes"}, {"audit", "mails"}} {
+			r := server.emq(args...)
+			require.Equal(t, 1, r.code, "%q: %s%s", args, r.out, r.err)
+			require.Contains(t, r.err, class, "%q", args)
+		}
 	}
 }

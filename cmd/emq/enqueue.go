@@ -60,6 +60,9 @@ type enqueue struct {
 }
 
 func (e *enqueue) run(ctx context.Context, a *app, args []string) error {
+	if err := possible(args[0]); err != nil {
+		return err
+	}
 	var due []emq.JobOption
 	switch {
 	case e.in < 0:
