@@ -7,9 +7,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -42,6 +44,17 @@ func TestPasswords(t *testing.T) {
 	require.Equal(t, 4, wrong.code)
 	require.Contains(t, wrong.err, "WRONGPASS")
 	require.Equal(t, 2, d.emq("ls", "--password-file", "/none").code)
+
+	// One that is not escaped in a URL makes other parts of it, which are not told either.
+	for _, password := range []string{"hush/hush", "hush#hush", "hush?hush", "12/hush", "12#hush", "12?hush", "hush%zz", "hush hush", "12?password=hush", "hu\nsh"} {
+		for _, server := range []string{"valkey://operator:" + password + "@127.0.0.1:1", "valkeys://:" + password + "@h", "unix://x:" + password + "@/s"} {
+			for _, r := range []told{d.with("EMQ_URL=" + server).emq("ls"), d.emq("ls", "--url", server), d.emq("context", "add", "x", server),
+				d.emq("move", "mails", "others", "--to-url", server), d.with("EMQ_URL="+server, "EMQ_PASSWORD=x").emq("doctor", "--json")} {
+				require.NotZero(t, r.code)
+				require.NotRegexp(t, `hush|hu.{0,4}sh`, r.out+r.err, "%q", server)
+			}
+		}
+	}
 
 	// It is asked for on a terminal, and not shown.
 	s := d.terminal(nil, "ls")
@@ -100,6 +113,19 @@ func TestContexts(t *testing.T) {
 	d.letters(8)
 	require.Contains(t, d.ok("dead", "groups", "mails", "--context", "here"), "emq --context here dead requeue mails --group ")
 	require.Equal(t, map[string]any{"context": "there", "url": nil, "current": false}, d.records("context", "rm", "there")[0])
+	require.NoError(t, os.WriteFile(filepath.Join(d.home, "emq", "config"), []byte(`{"contexts":null}`), 0o600))
+	require.Equal(t, 0, d.emq("context", "add", "first", server).code)
+
+	// Many who add one each lose none.
+	var all []*exec.Cmd
+	for i := range 20 {
+		all = append(all, d.command("context", "add", fmt.Sprint("c", i), server))
+		require.NoError(t, all[i].Start())
+	}
+	for _, cmd := range all {
+		require.NoError(t, cmd.Wait())
+	}
+	require.Len(t, d.records("context", "ls"), 21)
 	require.NoError(t, os.WriteFile(filepath.Join(d.home, "emq", "config"), []byte("nonsense"), 0o600))
 	require.Equal(t, 1, d.emq("ls").code)
 }

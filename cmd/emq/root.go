@@ -152,12 +152,12 @@ func each(c *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// complaint is an error as a person reads it, without the package's name before it.
+// complaint is an error as a person reads it, without the package's name in it.
 func complaint(code int, err error) string {
 	if err == nil {
 		return ""
 	}
-	text := strings.TrimPrefix(err.Error(), "emq: ")
+	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "emq: "), ": emq: ", ": ")
 	if own := new(exit); code == exitInterrupted && !errors.As(err, &own) {
 		text = "interrupted"
 	}
