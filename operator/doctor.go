@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -88,11 +89,17 @@ func (s *Server) checks(ctx context.Context, queues []Queue, err error) []Check 
 	return list
 }
 
+// Answers reports whether a server can be asked, by what PING was answered with. NOPERM is a matter of the user's, and while its disk
+// is full or its primary gone a server refuses PING with all that it can't do then: but it tells why.
+func Answers(ping error) bool {
+	return ping == nil || slices.Contains([]string{"NOPERM", "MISCONF", "MASTERDOWN"}, class(ping))
+}
+
 func (s *Server) reachable(ctx context.Context) Check {
 	began := time.Now()
 	_, err := s.conn.Do(ctx, "PING")
 	switch class := class(err); {
-	case err == nil || class == "NOPERM":
+	case Answers(err):
 		return Check{Text: fmt.Sprintf("it answered within %s", time.Since(began).Round(100*time.Microsecond))}
 	case class == "NOAUTH" || class == "WRONGPASS":
 		return Check{Status: Critical, Text: err.Error(), Advice: "Give the user and the password in the URL"}
@@ -196,8 +203,10 @@ func (e *exam) role(context.Context) Check {
 		switch {
 		case e.info["role"] == "master":
 			return Check{Text: "primary"}
+		case e.info["master_sync_in_progress"] == "1":
+			return Check{Status: Warning, Text: fmt.Sprintf("a replica, which copies its primary %s:%s anew", e.info["master_host"], e.info["master_port"]), Advice: "Wait until it has all"}
 		case e.info["master_link_status"] != "up":
-			return Check{Status: Critical, Text: fmt.Sprintf("a replica, which has lost its primary %s:%s", e.info["master_host"], e.info["master_port"]), Advice: "See docs/operations.md, A replica and Sentinel"}
+			return Check{Status: Critical, Text: fmt.Sprintf("a replica without a link to its primary %s:%s", e.info["master_host"], e.info["master_port"]), Advice: "See docs/operations.md, A replica and Sentinel"}
 		}
 		return Check{Status: Warning, Text: fmt.Sprintf("a replica of %s:%s: changes are refused", e.info["master_host"], e.info["master_port"]), Advice: "Ask the primary"}
 	})
