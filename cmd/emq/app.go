@@ -69,6 +69,6 @@ func (a *app) server(ctx context.Context) (*operator.Server, error) {
 
 // terminal tells whether a stream is one.
 func terminal(stream any) bool {
-	f, ok := stream.(*os.File)
+	f, ok := bare(stream).(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	emq "emq/clients/go"
 	"emq/operator"
@@ -34,21 +35,32 @@ func letters(n int64, state emq.State) string { return many(n, noun(state)) }
 // idsOf has the ids of arguments, of which "-" stands for those of standard input, one a line.
 func (a *app) idsOf(args []string) (ids []string, err error) {
 	seen := map[string]bool{}
-	add := func(id string) {
-		if id != "" && !seen[id] {
+	add := func(id string) error {
+		if !strings.HasPrefix(id, "JOB") {
+			return usage("%.80q is no job's id: it does not begin with JOB", id)
+		}
+		if !seen[id] {
 			seen[id] = true
 			ids = append(ids, id)
 		}
+		return nil
 	}
 	for _, arg := range args {
 		if arg != "-" {
-			add(arg)
+			if err := add(arg); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		lines := bufio.NewScanner(a.in)
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
-			add(lines.Text())
+			if lines.Text() == "" {
+				continue
+			}
+			if err := add(lines.Text()); err != nil {
+				return nil, err
+			}
 		}
 		if err := lines.Err(); err != nil {
 			return nil, usage("standard input: %w", err)
@@ -59,6 +71,9 @@ func (a *app) idsOf(args []string) (ids []string, err error) {
 
 // byIDs does something with jobs of a state by their ids; one that is not there is exit code 3.
 func (a *app) byIDs(ctx context.Context, what operator.Action, queue string, state emq.State, args []string) error {
+	if err := possible(queue); err != nil {
+		return err
+	}
 	ids, err := a.idsOf(args)
 	if err != nil {
 		return err
@@ -143,7 +158,7 @@ func (a *app) apply(ctx context.Context, s *operator.Server, what operator.Actio
 		fmt.Fprintf(a.out, "%s of %s %s.\n", letters(p.Changed, state), printable(queue), word.done)
 	}
 	if p.Refused > 0 {
-		err = refused("%s belong to lanes or flows of other programs, and were left alone", many(p.Refused, "job"))
+		err = refused("%s left alone: of lanes or flows of other programs, or entries that are no jobs", many(p.Refused, "job"))
 	}
 	return p, report(err)
 }

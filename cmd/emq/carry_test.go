@@ -123,7 +123,7 @@ func TestEnqueueOne(t *testing.T) {
 		r := d.emq(append([]string{"enqueue"}, args...)...)
 		require.Equal(t, exitUsage, r.code, "%q: %s", args, r.err)
 	}
-	require.Equal(t, exitRefused, d.emq("enqueue", "{q}", "x").code)
+	require.Equal(t, exitUsage, d.emq("enqueue", "{q}", "x").code)
 	require.Equal(t, digest, d.c.Do("DEBUG", "DIGEST"))
 	d.sound()
 }
@@ -171,9 +171,18 @@ func TestEnqueueWrongLine(t *testing.T) {
 		{`{"payload":1,"id":"x"}`, "is no job id"},
 		{`{"payload":1} {}`, "something behind"},
 		{`{"payload":`, "not complete"},
-		{``, "not complete"},
+		{`{"payload":1`, "not complete"},
+		{`{"payload":1,`, "not complete"},
+		{`{"payload":1,"payload":2}`, `"payload" is there twice, or written otherwise`},
+		{`{"payload":1,"Id":"JOB00000000001"}`, `"Id" is there twice, or written otherwise`},
+		{`{"payload":"\ud83d"}`, "half a letter"},
+		{`{"payload":"\\\\\ude00\ud83d"}`, "half a letter"},
+		{`{"payload":1,"delay_ms":1.5}`, "delay_ms is a JSON number 1.5, which it can't be"},
+		{`{"payload":1,"due":4503599627370496}`, "beyond the last time"},
+		{`[1]`, "no JSON object"},
+		{`null`, "no JSON object"},
 		{"{\"payload\":\"\xff\"}", "no UTF-8"},
-		{`"text"`, "cannot unmarshal"},
+		{`"text"`, "no JSON object"},
 	} {
 		q := wire.Queue(fmt.Sprint("q", i))
 		r := d.fed("{\"payload\":1}\n{\"payload\":2}\n"+tt.line+"\n{\"payload\":4}\n", "enqueue", string(q))
@@ -183,8 +192,13 @@ func TestEnqueueWrongLine(t *testing.T) {
 		require.Contains(t, r.err, "2 lines until then, of which 2 enqueued and 0 there already")
 		require.Equal(t, []string{"1", "2"}, d.payloads(q), tt.line)
 	}
+	// What stands before the first line, and blank lines, are not of it, and are counted.
+	r := d.fed("\uFEFF{\"payload\":\"\\ud83d\\ude00\\\\ud83d\"}\r\n\n \r\n{\"payload\":{\"kept\":\"\\ud83d\"}}\nwrong\n", "enqueue", "blank")
+	require.Contains(t, r.err, "emq: line 5: invalid character 'w' looking for beginning of value: 2 lines until then")
+	require.Equal(t, []string{"\U0001F600\\ud83d", `{"kept":"\ud83d"}`}, d.payloads("blank"))
+
 	d.c.Must("CONFIG SET emq.max-payload-bytes 3")
-	r := d.fed("12\n1234\n1\n", "enqueue", "long", "--raw")
+	r = d.fed("12\n1234\n1\n", "enqueue", "long", "--raw")
 	require.Equal(t, exitRefused, r.code)
 	require.Contains(t, r.err, "payload has 4 bytes")
 	require.Empty(t, d.sizes("long"), "the call was refused as a whole")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -248,4 +249,55 @@ func TestPipe(t *testing.T) {
 	require.Equal(t, 128+int(syscall.SIGPIPE), code(t, err))
 	require.Equal(t, 1, strings.Count(string(out), "\n"))
 	require.Empty(t, errs.String())
+}
+
+// TestFullDisk has what a command tells go to a disk that is full: that is no success, whatever was done.
+func TestFullDisk(t *testing.T) {
+	d := sit(t)
+	ids := d.letters(3)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	for _, args := range [][]string{{"--help"}, {"--version"}, {"exit-codes"}, {"ls"}, {"ls", "--json"}, {"peek", "mails", "--state", "dead"}, {"show", "mails", ids[0]},
+		{"find", ids[0]}, {"dead", "groups", "mails"}, {"dead", "ls", "mails"}, {"dead", "requeue", "mails", "--all", "--dry-run"}, {"dead", "rm", "mails", ids[0], "--yes"},
+		{"requeue", "mails", ids[1]}, {"pause", "mails"}, {"resume", "mails"}, {"limit", "mails"}, {"limit", "mails", "--concurrency", "1", "--json"}, {"audit", "mails"},
+		{"context", "add", "here", "valkey://127.0.0.1"}, {"context", "ls"}, {"context", "rm", "here"}, {"completion", "bash"}, {"enqueue", "mails", "x"}, {"export", "mails"},
+		{"move", "mails", "others", "--yes"}, {"rewire"}} {
+		cmd := d.command(args...)
+		var errs buffer
+		cmd.Stdout, cmd.Stderr = full, &errs
+		require.Equal(t, 1, code(t, cmd.Run()), "%q: %s", args, errs.String())
+		require.Contains(t, errs.String(), "no space left", "%q", args)
+	}
+	doctor := d.command("doctor", "--json")
+	doctor.Stdout = full
+	require.Equal(t, 3, code(t, doctor.Run()), "it is not known")
+}
+
+// TestUnsetVariables has words of the command line that a script's unset variable leaves empty, and others that can't be: nothing is asked, and
+// nothing changed, chosen or made.
+func TestUnsetVariables(t *testing.T) {
+	d := sit(t)
+	d.letters(3)
+	d.must(mails.Enqueue("JOB1", "x"))
+	before := d.p.Keyspace()
+	for _, args := range [][]string{{"--url", "", "ls"}, {"--context", " ", "ls"}, {"peek", "mails", "--since", ""}, {"peek", "mails", "--after", ""},
+		{"move", "mails", "others", "--match", "", "--yes"}, {"move", "mails", "others", "--state", "", "--yes"}, {"move", "mails", "others", "--to-url", "", "--yes"},
+		{"enqueue", "mails", "x", "--at", ""}, {"enqueue", "mails", "x", "--id", ""}, {"import", "--queue", ""}, {"export", "mails", "--after", ""},
+		{"rm", "mails", "", "--yes"}, {"rm", "mails", "mails", "--yes"}, {"release", "mails", ""}, {"requeue", "mails", ""}, {"requeue", "mails", "", "--state", "dead"},
+		{"dead", "rm", "mails", "", "--yes"}, {"dead", "requeue", "mails", "job1", "--yes"}} {
+		r := d.emq(args...)
+		require.Equal(t, 2, r.code, "%q: %s%s", args, r.out, r.err)
+	}
+	require.Equal(t, 2, d.fed("JOB1\n# all of them\n", "rm", "mails", "-", "--yes").code)
+	require.Equal(t, told{0, "", "No such jobs of mails: nothing was changed.\n"}, d.fed("\n", "requeue", "mails", "-", "--yes"))
+	for _, name := range []string{"", "{", "a}b"} {
+		for _, args := range [][]string{{"ls", name}, {"ls", "mails", name}, {"peek", name}, {"show", name, "JOB1"}, {"dead", "groups", name}, {"dead", "ls", name},
+			{"dead", "rm", name, "--all", "--yes"}, {"rm", name, "JOB1", "--yes"}, {"requeue", name, "JOB1"}, {"release", name, "JOB1"}, {"pause", name}, {"resume", name},
+			{"limit", name}, {"audit", name}, {"enqueue", name, "x"}, {"move", "mails", name, "--yes"}, {"move", name, "mails", "--yes"}, {"export", name},
+			{"work", name, "--", "true"}} {
+			require.Equal(t, 2, d.emq(args...).code, "%q", args)
+		}
+	}
+	require.Empty(t, before.Diff(d.p.Keyspace()))
 }

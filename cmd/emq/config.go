@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -40,7 +41,29 @@ func readContexts() (c contexts, err error) {
 	if err := json.Unmarshal(text, &c); err != nil {
 		return c, refused("%s is not what \"emq context\" writes: %w", path, err)
 	}
+	if c.Contexts == nil {
+		c.Contexts = map[string]place{}
+	}
 	return c, nil
+}
+
+// lockContexts has others who change the contexts wait until the end: each reads what the one before it wrote.
+func lockContexts() (unlock func(), err error) {
+	path, err := contextsFile()
+	if err != nil {
+		return nil, refused("there is no place for the contexts: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, refused("the contexts can't be written: %w", err)
+	}
+	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		return nil, refused("the contexts can't be written: %w", err)
+	}
+	return func() { _ = f.Close() }, nil
 }
 
 // write replaces the file as a whole: who reads it meanwhile has the old one or the new one.
@@ -48,9 +71,6 @@ func (c contexts) write() error {
 	path, err := contextsFile()
 	if err != nil {
 		return refused("there is no place for the contexts: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return refused("the contexts can't be written: %w", err)
 	}
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -87,9 +88,9 @@ func (c *connection) resolve() (place, error) {
 
 // withoutPassword refuses a URL in an argument that has a password, which everybody on the machine could read there.
 func withoutPassword(text string) error {
-	u, err := url.Parse(text)
+	u, _, err := parseURL(text)
 	if err != nil {
-		return notURL(err)
+		return err
 	}
 	if _, has := u.User.Password(); has {
 		return usage("a password in an argument can be read by everybody on this machine, and stays in the shell's history: " +
@@ -98,18 +99,40 @@ func withoutPassword(text string) error {
 	return nil
 }
 
-// notURL says why a URL can't be read, without the URL, which may have a password.
-func notURL(err error) error {
-	if fault := new(url.Error); errors.As(err, &fault) {
-		err = fault.Err
+// parameters are those that a URL may have: what valkey-go reads.
+var parameters = []string{"addr", "client_cache", "client_name", "db", "dial_timeout", "master_set", "max_retries", "protocol", "skip_verify", "write_timeout"}
+
+// parseURL reads a server's URL. What is wrong with it is told without a word of it: it may have a password, of which a / ? or # that is
+// not escaped makes a port, a path, a parameter or a fragment. For the same reason none of these may be what nobody reads.
+func parseURL(text string) (u *url.URL, o valkey.ClientOption, err error) {
+	if u, err = url.Parse(text); err == nil {
+		o, err = valkey.ParseURL(text)
 	}
-	return usage("that is no URL of a server: %s", strings.TrimPrefix(err.Error(), "valkey: "))
+	var why string
+	switch {
+	case u != nil && !slices.Contains([]string{"valkey", "valkeys", "redis", "rediss", "unix"}, u.Scheme):
+		why = "it begins with valkey://, valkeys:// or unix://"
+	case u != nil && u.Scheme == "unix" && (u.Host != "" || u.Path == ""):
+		why = "after unix:// comes the socket's path from the root on, so that there are three slashes"
+	case err != nil || u.Fragment != "":
+		why = "it can't be read; in a name or password % / ? # are written %25 %2F %3F %23"
+	default:
+		for name := range u.Query() {
+			if !slices.Contains(parameters, name) {
+				why = "its parameters can be " + strings.Join(parameters, ", ")
+			}
+		}
+	}
+	if why != "" {
+		return nil, o, usage("that is no URL of a server: %s", why)
+	}
+	return u, o, nil
 }
 
 // option is what valkey-go needs to know of a place.
 func (p place) option(ctx context.Context, a *app) (o valkey.ClientOption, err error) {
-	if o, err = valkey.ParseURL(p.URL); err != nil {
-		return o, notURL(err)
+	if _, o, err = parseURL(p.URL); err != nil {
+		return o, err
 	}
 	o.Dialer.Timeout = a.timeout
 	o.ClientName = cmp.Or(o.ClientName, "emq-command")
@@ -174,7 +197,7 @@ func (a *app) askPassword(ctx context.Context, user string) (string, error) {
 	}
 	defer tty.Close()
 	fd := int(tty.Fd())
-	before, err := term.GetState(fd)
+	before, err := term.MakeRaw(fd) // whoever is quick types before the reading has begun, and is not to see it
 	if err != nil {
 		return "", err
 	}
@@ -188,15 +211,15 @@ func (a *app) askPassword(ctx context.Context, user string) (string, error) {
 		text, err := term.ReadPassword(fd)
 		answer <- typed{text, err}
 	}()
+	var said typed
 	select {
 	case <-ctx.Done():
-		err = errors.Join(context.Cause(ctx), term.Restore(fd, before)) // the reading goes on, and had the echo switched off
-		fmt.Fprintln(tty)
-		return "", err
-	case said := <-answer:
-		fmt.Fprintln(tty)
-		return string(said.text), said.err
+		said.err = context.Cause(ctx) // the reading goes on
+	case said = <-answer:
 	}
+	err = errors.Join(said.err, term.Restore(fd, before))
+	fmt.Fprintln(tty)
+	return string(said.text), err
 }
 
 // conn is the connection to the server, which has answered once. It is made at the first call and ends with the run.
@@ -244,7 +267,7 @@ func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 
 // String is the URL without its password.
 func (p place) String() string {
-	u, err := url.Parse(p.URL)
+	u, _, err := parseURL(p.URL)
 	if err != nil {
 		return "the server"
 	}

@@ -7,9 +7,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -42,6 +44,17 @@ func TestPasswords(t *testing.T) {
 	require.Equal(t, 4, wrong.code)
 	require.Contains(t, wrong.err, "WRONGPASS")
 	require.Equal(t, 2, d.emq("ls", "--password-file", "/none").code)
+
+	// One that is not escaped in a URL makes other parts of it, which are not told either.
+	for _, password := range []string{"hush/hush", "hush#hush", "hush?hush", "12/hush", "12#hush", "12?hush", "hush%zz", "hush hush", "12?password=hush", "hu\nsh"} {
+		for _, server := range []string{"valkey://operator:" + password + "@127.0.0.1:1", "valkeys://:" + password + "@h", "unix://x:" + password + "@/s"} {
+			for _, r := range []told{d.with("EMQ_URL=" + server).emq("ls"), d.emq("ls", "--url", server), d.emq("context", "add", "x", server),
+				d.emq("move", "mails", "others", "--to-url", server), d.with("EMQ_URL="+server, "EMQ_PASSWORD=x").emq("doctor", "--json")} {
+				require.NotZero(t, r.code)
+				require.NotRegexp(t, `hush|hu.{0,4}sh`, r.out+r.err, "%q", server)
+			}
+		}
+	}
 
 	// It is asked for on a terminal, and not shown.
 	s := d.terminal(nil, "ls")
@@ -100,6 +113,19 @@ func TestContexts(t *testing.T) {
 	d.letters(8)
 	require.Contains(t, d.ok("dead", "groups", "mails", "--context", "here"), "emq --context here dead requeue mails --group ")
 	require.Equal(t, map[string]any{"context": "there", "url": nil, "current": false}, d.records("context", "rm", "there")[0])
+	require.NoError(t, os.WriteFile(filepath.Join(d.home, "emq", "config"), []byte(`{"contexts":null}`), 0o600))
+	require.Equal(t, 0, d.emq("context", "add", "first", server).code)
+
+	// Many who add one each lose none.
+	var all []*exec.Cmd
+	for i := range 20 {
+		all = append(all, d.command("context", "add", fmt.Sprint("c", i), server))
+		require.NoError(t, all[i].Start())
+	}
+	for _, cmd := range all {
+		require.NoError(t, cmd.Wait())
+	}
+	require.Len(t, d.records("context", "ls"), 21)
 	require.NoError(t, os.WriteFile(filepath.Join(d.home, "emq", "config"), []byte("nonsense"), 0o600))
 	require.Equal(t, 1, d.emq("ls").code)
 }
@@ -164,6 +190,7 @@ func TestRights(t *testing.T) {
 		require.Equal(t, 1, r.code, "%q: %s", args, r.err)
 		require.Contains(t, r.err, "NOPERM", "%q", args)
 	}
+	require.Equal(t, 1, nobody.emq("ls", "mails").code, "there is nothing to see")
 	require.Equal(t, 3, nobody.emq("doctor").code, "what may not be looked at is unknown")
 	looks.ok("dead", "groups", "mails")
 	for _, args := range [][]string{{"dead", "requeue", "mails", "--all", "--yes"}, {"pause", "mails"}, {"limit", "mails", "--concurrency", "1"}, {"audit", "mails"}} {
@@ -209,5 +236,22 @@ func certificate(t *testing.T, dir string) {
 	require.NoError(t, err)
 	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: cert}, "key": {Type: "EC PRIVATE KEY", Bytes: bytes}} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
+	}
+}
+
+// TestNoQueues has servers that can't tell of queues, one without the module and one of another wire: none of their queues is called
+// empty, and nothing a success.
+func TestNoQueues(t *testing.T) {
+	d := sit(t)
+	d.must(mails.Enqueue("JOB1", "x"))
+	d.c.Must("SET {emq}:version echomq:4.0.0")
+	plain := store.Open(t, store.Plain())
+	for server, class := range map[*desk]string{d: "EMQFENCE", d.with("EMQ_URL=unix://" + plain.Socket): "ERR unknown command"} {
+		for _, args := range [][]string{{"ls"}, {"ls", "mails"}, {"peek", "mails"}, {"dead", "groups", "mails"}, {"dead", "ls", "mails"}, {"export", "mails"},
+			{"export", "--all"}, {"dead", "requeue", "mails", "--all", "--yes"}, {"dead", "rm", "mails", "--match", "x", "--yes"}, {"audit", "mails"}} {
+			r := server.emq(args...)
+			require.Equal(t, 1, r.code, "%q: %s%s", args, r.out, r.err)
+			require.Contains(t, r.err, class, "%q", args)
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"github.com/valkey-io/valkey-go"
 )
 
 func newContext(a *app) *cobra.Command {
@@ -35,6 +34,11 @@ alone. Passwords are not: they come from $EMQ_PASSWORD, from a file, or are aske
 		}
 		return &cobra.Command{Use: use, Short: short, Example: example, Args: cobra.ExactArgs(args), ValidArgsFunction: complete,
 			RunE: func(_ *cobra.Command, args []string) error {
+				unlock, err := lockContexts()
+				if err != nil {
+					return err
+				}
+				defer unlock()
 				c, err := readContexts()
 				if err != nil {
 					return err
@@ -78,9 +82,6 @@ alone. Passwords are not: they come from $EMQ_PASSWORD, from a file, or are aske
 					if err := absolute(file); err != nil {
 						return "", err
 					}
-				}
-				if _, err := valkey.ParseURL(p.URL); err != nil {
-					return "", notURL(err)
 				}
 				c.Contexts[args[0]] = p
 				if len(c.Contexts) == 1 {

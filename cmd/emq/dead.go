@@ -60,13 +60,7 @@ func (c *choice) words() (w []string) {
 }
 
 // filter is what the flags choose, but for a group that is given by its short name: app.chosen looks at that.
-// Flags that are given and say nothing are refused: a script's variable that is not set must not choose all.
-func (c *choice) filter(cmd *cobra.Command) (f operator.Filter, err error) {
-	for _, name := range []string{"match", "group", "older-than"} {
-		if given := cmd.Flags().Lookup(name); given != nil && given.Changed && strings.TrimSpace(given.Value.String()) == "" {
-			return f, usage("--%s is empty, which would choose everything", name)
-		}
-	}
+func (c *choice) filter() (f operator.Filter, err error) {
 	f.Match = c.match
 	if c.olderThan != "" {
 		if f.OlderThan, err = durationOf(c.olderThan); err != nil || f.OlderThan <= 0 {
@@ -101,7 +95,7 @@ mostly have one cause. Below each group stands the command that requeues it.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeQueues(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := c.filter(cmd)
+			f, err := c.filter()
 			if err != nil {
 				return err
 			}
@@ -208,7 +202,7 @@ func newDeadLs(a *app) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeQueues(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := c.filter(cmd)
+			f, err := c.filter()
 			if err != nil {
 				return err
 			}
@@ -333,7 +327,7 @@ func newDeadBulk(a *app, what operator.Action, cmd *cobra.Command) *cobra.Comman
 	cmd.Args = cobra.MinimumNArgs(1)
 	cmd.ValidArgsFunction = a.completeQueues(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		f, err := c.filter(cmd)
+		f, err := c.filter()
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -10,7 +11,9 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -29,8 +32,8 @@ func newEnqueue(a *app) *cobra.Command {
   {"payload": …, "payload_base64": "…", "id": "JOB…", "delay_ms": 5000, "due": "2026-12-01T08:00:00Z"}
 
 of which only the payload is needed. A payload that is a JSON string is its text; another value is enqueued as JSON, without
-blanks. payload_base64 has bytes that are no text. due is a time, or a number of Unix ms. With --raw a line is a payload as it is;
-with --null payloads end with a NUL.
+blanks. payload_base64 has bytes that are no text. due is a time, or a number of Unix ms. Blank lines are left out. With --raw a
+line is a payload as it is; with --null payloads end with a NUL.
 
 The jobs are sent in the order of the lines, some hundred in a call. A line that is wrong, or a call that fails, ends the
 command; it tells which lines are enqueued.`,
@@ -60,6 +63,9 @@ type enqueue struct {
 }
 
 func (e *enqueue) run(ctx context.Context, a *app, args []string) error {
+	if err := possible(args[0]); err != nil {
+		return err
+	}
 	var due []emq.JobOption
 	switch {
 	case e.in < 0:
@@ -200,9 +206,15 @@ func parseJob(line []byte, due []emq.JobOption) (job emq.NewJob[[]byte], err err
 	return job, nil
 }
 
+// maxMillis is the last time that a job can be due, in Unix ms.
+const maxMillis int64 = 1<<52 - 1
+
 // pointOf reads a point in time: Unix ms, or what timeOf reads but how long ago.
 func pointOf(s string) (time.Time, error) {
 	if ms, err := strconv.ParseInt(s, 10, 64); err == nil && ms >= 0 {
+		if ms > maxMillis {
+			return time.Time{}, fmt.Errorf("%s is beyond the last time, %d", s, maxMillis)
+		}
 		return time.UnixMilli(ms), nil
 	}
 	if _, err := durationOf(s); err == nil {
@@ -211,23 +223,78 @@ func pointOf(s string) (time.Time, error) {
 	return timeOf(s)
 }
 
-// strictly reads one JSON object, of known fields alone.
+// errBlank is that of a line without anything, which is no entry.
+var errBlank = errors.New("the line is blank")
+
+// strictly reads one JSON object, of known fields alone, each of them once and as it is written.
 func strictly(line []byte, v any) error {
-	if !utf8.Valid(line) {
+	line = bytes.TrimPrefix(line, []byte("\uFEFF")) // some programs put it before a file
+	switch {
+	case len(bytes.TrimSpace(line)) == 0:
+		return errBlank
+	case !utf8.Valid(line):
 		return errors.New("it is no UTF-8; bytes go into payload_base64, or by --raw")
 	}
 	d := json.NewDecoder(bytes.NewReader(line))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return errors.New("a JSON object is not complete")
+	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
+		return cmp.Or(err, errors.New("it is no JSON object"))
+	}
+	for names := map[string]bool{}; d.More(); {
+		name, err := d.Token()
+		var value json.RawMessage
+		if err == nil {
+			err = d.Decode(&value)
 		}
-		return err
+		text, _ := name.(string)
+		switch {
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return errors.New("a JSON object is not complete")
+		case err != nil:
+			return err
+		case names[text] || text != strings.ToLower(text): // of which Go would take the last
+			return fmt.Errorf("%.40q is there twice, or written otherwise", text)
+		}
+		names[text] = true
+	}
+	if _, err := d.Token(); err != nil {
+		return errors.New("a JSON object is not complete")
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return errors.New("there is something behind the JSON object")
 	}
-	return nil
+	d = json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+		return fmt.Errorf("%s is a JSON %s, which it can't be", wrong.Field, wrong.Value)
+	}
+	return err
+}
+
+// halved finds a half of a letter beyond 16 bits in a JSON string, which Go would replace.
+func halved(text []byte) bool {
+	unit := func(i int) (rune, bool) {
+		if i+6 > len(text) || text[i] != '\\' || text[i+1] != 'u' {
+			return 0, false
+		}
+		n, err := strconv.ParseUint(string(text[i+2:i+6]), 16, 16)
+		return rune(n), err == nil
+	}
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		first, ok := unit(i)
+		switch second, _ := unit(i + 6); {
+		case !ok || !utf16.IsSurrogate(first):
+			i++ // what is escaped
+		case utf16.DecodeRune(first, second) == utf8.RuneError:
+			return true
+		default:
+			i += 11
+		}
+	}
+	return false
 }
 
 // payloadOf is the payload that a JSON value stands for, or nil if there is none.
@@ -245,6 +312,9 @@ func payloadOf(value json.RawMessage, inBase64 *string) ([]byte, error) {
 	case value == nil:
 		return nil, nil
 	case value[0] == '"':
+		if halved(value) {
+			return nil, errors.New("the payload has half a letter, which no text can have: \\u with a surrogate alone")
+		}
 		var text string
 		err := json.Unmarshal(value, &text)
 		return []byte(text), err
@@ -259,9 +329,9 @@ func payloadOf(value json.RawMessage, inBase64 *string) ([]byte, error) {
 // An interrupt lets the batch that is under way come to its end.
 func inBatches[T any](ctx context.Context, a *app, delimiter byte, n int, parse func([]byte) (T, error), weight func(T) int, do func(context.Context, []T) (int, error)) error {
 	type batch struct {
-		first   int64 // line
-		entries []T
-		err     error // of the line behind them
+		first, last int64 // lines
+		entries     []T
+		err         error // of the line behind them
 	}
 	batches := make(chan batch, 1)
 	go func() {
@@ -271,7 +341,7 @@ func inBatches[T any](ctx context.Context, a *app, delimiter byte, n int, parse 
 		send := func() bool {
 			select {
 			case batches <- b:
-				b, bytes = batch{first: b.first + int64(len(b.entries))}, 0
+				b, bytes = batch{first: b.last + 1, last: b.last}, 0
 				return true
 			case <-ctx.Done():
 				return false
@@ -281,8 +351,10 @@ func inBatches[T any](ctx context.Context, a *app, delimiter byte, n int, parse 
 			line, err := readEntry(r, delimiter)
 			if err == nil {
 				var entry T
-				if entry, err = parse(line); err == nil {
-					b.entries = append(b.entries, entry)
+				if entry, err = parse(line); err == nil || err == errBlank {
+					if b.last++; err == nil {
+						b.entries = append(b.entries, entry)
+					}
 					if bytes += weight(entry); (len(b.entries) == n || bytes >= 1<<20) && !send() {
 						return
 					}
@@ -311,19 +383,18 @@ func inBatches[T any](ctx context.Context, a *app, delimiter byte, n int, parse 
 			return ctx.Err()
 		}
 		if len(b.entries) > 0 {
-			last := b.first + int64(len(b.entries)) - 1
 			call, cancel := lingering(ctx)
 			sure, err := do(call, b.entries)
 			cancel()
 			switch {
 			case err != nil && sure > 0:
-				return fmt.Errorf("lines %d to %d, of which %d are done: %w", b.first, last, sure, err)
+				return fmt.Errorf("lines %d to %d, of which %d are done: %w", b.first, b.last, sure, err)
 			case err != nil:
-				return fmt.Errorf("lines %d to %d: %w", b.first, last, err)
+				return fmt.Errorf("lines %d to %d: %w", b.first, b.last, err)
 			}
 		}
 		if b.err != nil {
-			return refused("line %d: %w", b.first+int64(len(b.entries)), b.err)
+			return refused("line %d: %w", b.last+1, b.err)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -334,7 +405,7 @@ func inBatches[T any](ctx context.Context, a *app, delimiter byte, n int, parse 
 // maxEntry bounds a line: a payload of 512 MB, the most that a server takes, in base64.
 const maxEntry = 700 << 20
 
-// readEntry reads a line, or what stands before another delimiter, without it. The last needs none. Empty lines are no entries.
+// readEntry reads a line, or what stands before another delimiter, without it. The last needs none.
 func readEntry(r *bufio.Reader, delimiter byte) (entry []byte, err error) {
 	for {
 		part, err := r.ReadSlice(delimiter)

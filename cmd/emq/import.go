@@ -39,6 +39,11 @@ type imported struct {
 }
 
 func (a *app) load(ctx context.Context, to string) error {
+	if to != "" {
+		if err := possible(to); err != nil {
+			return err
+		}
+	}
 	c, err := a.client(ctx)
 	if err != nil {
 		return err

@@ -72,14 +72,32 @@ func durationOf(s string) (time.Duration, error) {
 	return time.ParseDuration(s)
 }
 
-// present refuses names that no queue has: none of the server's, nor one that ever held a job.
+// possible refuses names that no queue can have.
+func possible(names ...string) error {
+	for _, name := range names {
+		if err := emq.NewQueue[[]byte](emq.Use(nil), name).Err(); err != nil {
+			return usage("%w", err)
+		}
+	}
+	return nil
+}
+
+// present refuses names that no queue has, none of the server's nor one that ever held a job, and a server that can't tell: without
+// the module, or of another wire, it has no queues, which is not to say that they are empty. A queue that is broken in part, or
+// whose figures may not be read, is there.
 func (a *app) present(ctx context.Context, s *operator.Server, names ...string) error {
+	if err := possible(names...); err != nil {
+		return err
+	}
 	queues, err := s.Queues(ctx, names...)
 	if err != nil {
 		return err
 	}
 	for _, q := range queues {
-		if blank(q) {
+		switch {
+		case q.Err != nil && !isClass(q.Err, "WRONGTYPE") && !isClass(q.Err, "NOPERM"):
+			return q.Err
+		case blank(q):
 			return absent("there is no queue %s; \"emq ls\" lists them", shell(q.Name))
 		}
 	}
@@ -108,7 +126,7 @@ func (r *record) payload(j operator.Job) *record {
 
 // room is how wide the output is; where it is no terminal, as wide as a line may be.
 func (a *app) room() int {
-	if f, ok := a.out.(*os.File); ok {
+	if f, ok := bare(a.out).(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
 			return width
 		}

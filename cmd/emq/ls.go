@@ -22,6 +22,9 @@ and what holds a queue back. The queues are those that you may read.`,
   emq ls --json | jq 'select(.dead > 0)'  queues with dead letters`,
 		ValidArgsFunction: a.completeQueues(-1),
 		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := possible(names...); err != nil {
+				return err
+			}
 			ctx := cmd.Context()
 			s, err := a.server(ctx)
 			if err != nil {
@@ -39,19 +42,31 @@ and what holds a queue back. The queues are those that you may read.`,
 			if err != nil {
 				return err
 			}
-			if a.json {
-				for _, q := range queues {
-					if err := a.emit(figures(q)); err != nil {
-						return err
-					}
+			unread := 0
+			for _, q := range queues {
+				if q.Err != nil {
+					unread++
 				}
-				return nil
+				if !a.json {
+					continue
+				}
+				if err := a.emit(figures(q)); err != nil {
+					return err
+				}
 			}
-			if len(queues) == 0 {
+			switch {
+			case a.json:
+			case len(queues) == 0:
 				fmt.Fprintln(a.err, "There are no queues that you may read.")
-				return nil
+			default:
+				if err := queueTable(a.colours(a.out), queues).print(a); err != nil {
+					return err
+				}
 			}
-			return queueTable(a.colours(a.out), queues).print(a)
+			if unread > 0 && unread == len(queues) {
+				return refused("no figures can be read")
+			}
+			return nil
 		},
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on, until Ctrl-C: in place on a terminal, further records with --json")

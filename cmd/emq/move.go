@@ -46,6 +46,9 @@ on their way: the same command again has them arrive, and goes on.`,
 			if len(of) == 0 {
 				of = movable
 			}
+			if err := possible(args...); err != nil {
+				return err
+			}
 			return a.move(cmd.Context(), &to, args[0], args[1], of, operator.Filter{Match: match})
 		},
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -116,6 +117,27 @@ func shell(s string) string {
 		}
 	}
 	return "$'" + b.String() + "'"
+}
+
+// output is the standard output, which remembers that something could not be written there: what a command has done is then not
+// told, whether it looked at the error or not.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.Writer.Write(b)
+	o.err = cmp.Or(o.err, err)
+	return n, err
+}
+
+// bare is a stream as it was given to the command.
+func bare(stream any) any {
+	if o, ok := stream.(*output); ok {
+		return o.Writer
+	}
+	return stream
 }
 
 // table prints rows in columns. A column whose name begins with > is flush right.

@@ -13,6 +13,9 @@ import (
 
 // gates calls do for each of some queues, with its figures before.
 func (a *app) gates(ctx context.Context, names []string, do func(q emq.Queue[[]byte], before operator.Queue) (told string, err error)) error {
+	if err := possible(names...); err != nil {
+		return err
+	}
 	client, err := a.client(ctx)
 	if err != nil {
 		return err

@@ -27,6 +27,9 @@ input, one a line. Dead letters by their error: "emq dead requeue".`,
 				}
 				return a.byIDs(ctx, operator.Requeue, queue, s, ids)
 			}
+			if err := possible(queue); err != nil {
+				return err
+			}
 			ids, err := a.idsOf(ids)
 			if err != nil {
 				return err
@@ -38,6 +41,10 @@ input, one a line. Dead letters by their error: "emq dead requeue".`,
 			// By what they are now: a call is about jobs of one state.
 			found, err := a.there(ctx, s, queue, ids)
 			if err != nil {
+				return err
+			}
+			if len(ids) == 0 {
+				_, err := a.apply(ctx, s, operator.Requeue, queue, emq.StateAny, nil, false)
 				return err
 			}
 			done := 0

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"emq/commands"
 	"emq/fence"
@@ -87,11 +88,13 @@ command prints one record a line. Each command has examples: "emq dead requeue -
 	return root
 }
 
-// usageExit is the annotation of a command that has another exit code for what can't be meant.
+// usageExit is the annotation of a command that has another exit code for what can't be meant, or can't be told.
 const usageExit = "usage-exit"
 
 // run carries out a command line and tells the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
+	out := &output{Writer: a.out}
+	a.out = out
 	root := newRoot(a)
 	root.SetArgs(args)
 	root.SetIn(a.in)
@@ -101,6 +104,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	each(root, func(c *cobra.Command) {
 		if run := c.RunE; run != nil {
 			c.RunE = func(cmd *cobra.Command, args []string) error {
+				if err := sayNothing(cmd); err != nil {
+					return err
+				}
 				started = true
 				return run(cmd, args)
 			}
@@ -108,11 +114,14 @@ func (a *app) run(ctx context.Context, args []string) int {
 	})
 	cmd, err := root.ExecuteContextC(ctx)
 	a.close()
-	if err != nil && !started {
+	switch {
+	case out.err != nil && (err == nil || !started):
+		err, started = refused("what there is to tell can't be written: %w", out.err), true
+	case err != nil && !started:
 		err = usage("%w", err) // of flags, of arguments, or no such command
 	}
 	code := exitCode(ctx, err)
-	if own, ok := cmd.Annotations[usageExit]; ok && err != nil && !started {
+	if own, ok := cmd.Annotations[usageExit]; ok && err != nil && (out.err != nil || !started) {
 		code, _ = strconv.Atoi(own)
 	}
 	if text := complaint(code, err); text != "" {
@@ -124,6 +133,17 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return code
 }
 
+// sayNothing refuses flags that are given and say nothing: a script's variable that is not set must not choose all jobs, another
+// server, or now.
+func sayNothing(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Value.Type(), "string") && strings.Trim(f.Value.String(), " []\t\n") == "" {
+			err = usage("--%s is empty", f.Name)
+		}
+	})
+	return err
+}
+
 // each visits a command and all below it.
 func each(c *cobra.Command, visit func(*cobra.Command)) {
 	visit(c)
@@ -132,12 +152,12 @@ func each(c *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// complaint is an error as a person reads it, without the package's name before it.
+// complaint is an error as a person reads it, without the package's name in it.
 func complaint(code int, err error) string {
 	if err == nil {
 		return ""
 	}
-	text := strings.TrimPrefix(err.Error(), "emq: ")
+	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "emq: "), ": emq: ", ": ")
 	if own := new(exit); code == exitInterrupted && !errors.As(err, &own) {
 		text = "interrupted"
 	}

@@ -30,6 +30,9 @@ func newShow(a *app) *cobra.Command {
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.completeQueues(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := possible(args[0]); err != nil {
+				return err
+			}
 			s, err := a.server(cmd.Context())
 			if err != nil {
 				return err

@@ -27,6 +27,9 @@ second. q ends it.`,
 			if a.json || !ok || !terminal(in) || !terminal(a.out) {
 				return usage("top is for a terminal: \"emq ls --watch\" also prints into pipes, with --json for programs")
 			}
+			if err := possible(names...); err != nil {
+				return err
+			}
 			s, err := a.server(cmd.Context())
 			if err != nil {
 				return err

@@ -89,7 +89,7 @@ func rounded(f float64) float64 { return float64(int64(f*1000+0.5)) / 1000 }
 
 // fitting has the lines that a terminal has room for, with nothing beyond its edge.
 func fitting(lines []string, out any) []string {
-	width, height, err := term.GetSize(int(out.(*os.File).Fd()))
+	width, height, err := term.GetSize(int(bare(out).(*os.File).Fd()))
 	if err != nil {
 		return lines
 	}

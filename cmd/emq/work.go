@@ -73,6 +73,9 @@ gives their jobs to others when the leases end.`,
 			case w.timeout < 0 || w.later < 0 || grace < 0:
 				return usage("--job-timeout, --later and --grace are not less than 0")
 			}
+			if err := possible(queues...); err != nil {
+				return err
+			}
 			path, err := exec.LookPath(w.command[0])
 			if err != nil {
 				return usage("the command can't be run: %w", err)
@@ -142,7 +145,8 @@ const patience = 5 * time.Second
 func (w *work) do(ctx context.Context, job *emq.Job[[]byte]) error {
 	tail := &tail{to: w.err}
 	cmd := exec.Command(w.command[0], w.command[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(job.Value), w.out, tail
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(job.Value), tail
+	cmd.Stdout, _ = bare(w.out).(io.Writer) // of the command itself, without a copy
 	cmd.Env = append(os.Environ(), "EMQ_ID="+string(job.ID), "EMQ_QUEUE="+job.Queue, "EMQ_TOKEN="+strconv.FormatInt(job.Token, 10))
 	if n, known := w.failures(ctx, job); known {
 		cmd.Env = append(cmd.Env, "EMQ_FAILURES="+n)
