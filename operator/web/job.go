@@ -126,17 +126,20 @@ func (p *Page) job(w http.ResponseWriter, r *request) error {
 	if j.Job, done, err = p.whole(r.Context(), r.queue(), r.id(), j.All); err != nil {
 		return err
 	}
-	defer done()
 	j.Queue, j.ID = r.queue(), r.id()
 	if j.Fetched = j.Payload != nil || j.PayloadBytes == 0; j.Fetched {
-		if j.As, j.Text, err = as(j.Payload, j.As); err != nil {
-			return err
-		}
+		j.As, j.Text, err = as(j.Payload, j.As)
+	}
+	j.Payload = nil // the text is all that is needed, however slowly the screen is read
+	if done(); err != nil {
+		return err
+	}
+	if j.Fetched {
 		bound := first
 		if j.All {
 			bound = most
 		}
-		j.Cut = len(j.Text) > bound || len(j.Payload) > most
+		j.Cut = len(j.Text) > bound || j.PayloadBytes > most
 		if len(j.Text) > bound {
 			for bound > 0 && !utf8.RuneStart(j.Text[bound]) {
 				bound--
