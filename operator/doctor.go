@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -30,6 +31,12 @@ type Check struct {
 	Status Status
 	Text   string // what was found
 	Advice string // what to do, if anything; a page of docs/ where there is more
+}
+
+// WorstFirst orders checks: what is not known is less than what is known to be bad.
+func WorstFirst(x, y Check) int {
+	grave := [...]int{OK: 0, Unknown: 1, Warning: 2, Critical: 3}
+	return cmp.Compare(grave[y.Status], grave[x.Status])
 }
 
 // Doctor looks whether the server is fit to keep jobs: module and wire, the fence, memory policy and room, persistence,
@@ -407,7 +414,7 @@ func (e *exam) gates(ctx context.Context) Check {
 	if len(found) > 0 {
 		return Check{Status: Warning, Text: some(found), Advice: "A broken gate is none; `emq audit QUEUE --fix` takes it away"}
 	}
-	return Check{Text: fmt.Sprintf("those of %d queues are in order", len(queues))}
+	return Check{Text: fmt.Sprintf("those of %s are in order", many(int64(len(queues)), "queue"))}
 }
 
 // idle reports whether a queue's work lies there with nobody to do it.
@@ -448,13 +455,13 @@ func (e *exam) workers(context.Context) Check {
 // workers is the check of what lies about.
 func workers(lying []string, queues int) Check {
 	if len(lying) == 0 {
-		return Check{Name: "workers", Text: fmt.Sprintf("none of %d queues has old work and no worker", queues)}
+		return Check{Name: "workers", Text: fmt.Sprintf("none of %s has old work and no worker", many(int64(queues), "queue"))}
 	}
 	return Check{Name: "workers", Status: Critical, Text: some(lying), Advice: "Start a worker; or see docs/trouble.md"}
 }
 
 func waiting(q Queue, since time.Duration) string {
-	return fmt.Sprintf("%d jobs to do, the oldest for %s, and no worker", q.Pending, rounded(since))
+	return fmt.Sprintf("%s to do, the oldest for %s, and no worker", many(q.Pending, "job"), rounded(since))
 }
 
 func (e *exam) dead(context.Context) Check {
@@ -462,13 +469,21 @@ func (e *exam) dead(context.Context) Check {
 	if err != nil {
 		return unknown(err)
 	}
-	jobs, in := int64(0), 0
+	jobs, in := int64(0), int64(0)
 	for _, q := range queues {
 		if jobs += q.Dead; q.Dead > 0 {
 			in++
 		}
 	}
-	return Check{Text: fmt.Sprintf("%d dead letters in %d queues", jobs, in)}
+	return Check{Text: fmt.Sprintf("%s in %s", many(jobs, "dead letter"), many(in, "queue"))}
+}
+
+// many is a number of things: "1 job", "2 jobs".
+func many(n int64, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }
 
 // rounded is a duration as people say it.

@@ -57,7 +57,7 @@ func TestDoctor(t *testing.T) {
 	must(t, c, q.Enqueue(old, "x"))
 	found = examined(t, s)
 	statuses(t, found, map[string]Status{"workers": Critical})
-	require.Contains(t, found["workers"].Text, `"q" has 1 jobs to do, the oldest for 1h0m, and no worker`)
+	require.Contains(t, found["workers"].Text, `"q" has 1 job to do, the oldest for 1h0m, and no worker`)
 	must(t, c, q.Pause(0))
 	statuses(t, examined(t, s), nil)
 	must(t, c, q.Resume())

@@ -64,6 +64,13 @@ func TestLive(t *testing.T) {
 	require.Eventually(t, func() bool { return s.page.ctx.Err() != nil }, time.Minute, time.Millisecond)
 }
 
+// What is worst comes first, as it does in a terminal.
+func TestHealth(t *testing.T) {
+	s := serve(t, Options{})
+	s.Must("CONFIG SET maxmemory 100mb maxmemory-policy allkeys-lru")
+	require.Regexp(t, `<ul id="checks" class="checks">\s*<li data-check="memory-policy" data-level="critical">`, s.get("/health"))
+}
+
 // What ends a line in an event does not end its data: there is no other event in it.
 func TestEvent(t *testing.T) {
 	w := httptest.NewRecorder()

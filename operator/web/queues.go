@@ -3,6 +3,7 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -136,16 +137,10 @@ func (p *Page) banner(s *operator.Sample) *banner {
 }
 
 func (p *Page) health(w http.ResponseWriter, r *request) error {
-	checks := p.latest().Checks
+	checks := slices.Clone(p.latest().Checks)
 	if checks == nil { // nobody has looked yet
 		checks = p.server.Doctor(r.Context())
 	}
-	worst := operator.OK
-	rank := map[operator.Status]int{operator.Unknown: 1, operator.Warning: 2, operator.Critical: 3}
-	for _, c := range checks {
-		if rank[c.Status] > rank[worst] {
-			worst = c.Status
-		}
-	}
-	return p.render(w, r, http.StatusOK, "health", frame{Title: "Health", Screen: "health", Body: map[string]any{"Checks": checks, "Worst": worst}})
+	slices.SortStableFunc(checks, operator.WorstFirst)
+	return p.render(w, r, http.StatusOK, "health", frame{Title: "Health", Screen: "health", Body: checks})
 }
