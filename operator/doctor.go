@@ -107,7 +107,7 @@ func (s *Server) reachable(ctx context.Context) Check {
 	_, err := s.conn.Do(ctx, "PING")
 	switch class := class(err); {
 	case Answers(err):
-		return Check{Text: fmt.Sprintf("it answered within %s", time.Since(began).Round(100*time.Microsecond))}
+		return Check{Text: fmt.Sprintf("it answered within %s", max(time.Since(began).Round(100*time.Microsecond), 100*time.Microsecond))}
 	case class == "NOAUTH" || class == "WRONGPASS":
 		return Check{Status: Critical, Text: err.Error(), Advice: "Give the user and the password in the URL"}
 	default:
