@@ -527,6 +527,19 @@ func TestExportImport(t *testing.T) {
 	require.Equal(t, digest, e.c.Do("DEBUG", "DIGEST"))
 	require.Equal(t, told{0, "", "371 jobs imported\n"}, e.fed(r.out, "import", "--queue", "one"))
 
+	// What is no job keeps no other from being exported; a queue that can't be read is named.
+	d.must(wire.Queue("broken").Menqueue("JOB1", "x", "JOB2", "y", "JOB3", "z"))
+	d.c.Must("SET emq:{broken}:job:JOB1 x", "DEL emq:{broken}:job:JOB2")
+	r = d.emq("export", "broken")
+	require.Equal(t, 0, r.code)
+	require.Equal(t, "JOB3", records(t, r.out)[0]["id"])
+	require.Contains(t, r.err, "1 job exported\n")
+	require.Contains(t, r.err, "2 ids left out")
+	d.c.Must("SET emq:{broken}:dead x")
+	r = d.emq("export", "--all")
+	require.Equal(t, exitRefused, r.code)
+	require.Regexp(t, `(?m)^emq: broken: the server refused: WRONGTYPE .*: 1 job exported until then\nemq export … --after \S+\n\z`, r.err)
+
 	require.Equal(t, exitAbsent, d.emq("export", "nobody").code)
 	require.Equal(t, exitUsage, d.emq("export").code)
 	require.Equal(t, exitUsage, d.emq("export", "z", "--after", "x").code)
@@ -570,7 +583,7 @@ func TestExportGoesOn(t *testing.T) {
 	first := string(begin) + string(rest)
 	require.True(t, strings.HasSuffix(first, "\n"))
 
-	r := d.emq("export", "mails", "--after", strings.TrimSpace(strings.Split(place, "\n")[0]))
+	r := d.emq("export", "mails", "--after", strings.TrimSpace(place)) // of the last line
 	require.Equal(t, 0, r.code, r.err)
 	ids := map[any]int{}
 	for _, job := range records(t, first+r.out) {

@@ -235,6 +235,15 @@ func TestAudit(t *testing.T) {
 	require.Equal(t, 2, d.emq("audit").code)
 	require.Equal(t, 2, d.emq("audit", "--all", "mails").code)
 	require.Equal(t, 3, d.emq("audit", "nails").code)
+
+	// A queue that can't be looked through is named, and keeps nobody from the others.
+	d.must(wire.Queue("a").Enqueue("JOB1", "x"))
+	d.c.Must("SET emq:{a}:dead x", "ZADD emq:{mails}:dead 0 JOBghost", "SET emq:{orders}:meta x")
+	r = d.emq("audit", "--all", "--fix", "--yes")
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.out, "done: take it out")
+	require.Regexp(t, `orders  meta +another key is where its pause and limits should be +left alone`, r.out)
+	require.Contains(t, r.err, "emq: a: the server refused: WRONGTYPE")
 }
 
 // TestPipe has what reads the output go away: nobody is told.
