@@ -110,7 +110,7 @@ func TestEnqueueOne(t *testing.T) {
 	require.Equal(t, []string{"to: ann"}, d.payloads(mails))
 	require.Equal(t, told{0, id + "\n", id + " is there already\n"}, d.emq("enqueue", "mails", "again", "--id", id))
 	require.Equal(t, false, d.records("enqueue", "mails", "again", "--id", id)[0]["enqueued"])
-	d.ok("enqueue", "later", "x", "--in", "1h")
+	d.ok("enqueue", "later", "x", "--in", "3d")
 	d.ok("enqueue", "later", "x", "--at", "4102444800000", "--id", "JOB00000000001")
 	d.ok("enqueue", "later", "x", "--at", "2100-01-01T00:00:00Z", "--id", "JOB00000000002")
 	require.Equal(t, map[string]int64{"scheduled": 3}, d.sizes("later"))

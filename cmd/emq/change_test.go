@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -82,6 +83,12 @@ func TestDeadLetters(t *testing.T) {
 	gone := d.emq(append(command, "--yes")...)
 	require.Equal(t, 3, gone.code, "the group is no more: %v", gone)
 	require.Contains(t, gone.err, "emq dead groups mails lists the groups")
+	require.Equal(t, 2, d.emq("dead", "groups", "mails", "-n", "-1").code)
+
+	// A queue that is called like a flag is none in what is printed.
+	d.bury("--all", []string{"JOB1"}, func(int) string { return "no" })
+	command = strings.Fields(records(t, d.ok("dead", "groups", "--json", "--", "--all"))[0]["requeue"].(string))[1:]
+	require.Equal(t, "1 dead letter of --all requeued.\n", d.ok(slices.Insert(command, 2, "--yes")...))
 }
 
 // TestChoices are the ways to choose dead letters, each with --dry-run, and what they choose.
@@ -208,10 +215,11 @@ func TestGates(t *testing.T) {
 	d.ok("limit", "mails", "--concurrency", "3")
 	require.Equal(t, "mails: no limits\n", d.ok("limit", "mails", "--none"))
 	for _, wrong := range [][]string{{"--max", "3"}, {"--per", "1s"}, {"--per", "x", "--max", "1"}, {"--concurrency", "-1"}, {"--none", "--max", "1"},
-		{"--max", "0", "--per", "1s"}} {
+		{"--max", "0", "--per", "1s"}, {"--max", "1", "--per", "1ns"}} {
 		require.Equal(t, 2, d.emq(append([]string{"limit", "mails"}, wrong...)...).code, "%q", wrong)
 	}
 	require.Equal(t, 2, d.emq("pause", "mails", "--for", "-1s").code)
+	require.Equal(t, 2, d.emq("pause", "mails", "--for", "900us").code)
 	require.Equal(t, "mails: no limits\n", d.ok("limit", "mails"))
 }
 

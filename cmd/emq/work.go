@@ -50,9 +50,9 @@ long as it likes: its lease is extended. If the lease is lost all the same, or -
 gets SIGTERM, and SIGKILL five seconds later.
 
 On SIGTERM or Ctrl-C no more jobs are claimed. Commands have --grace to end; then they are killed, and their jobs given back,
-uncounted. A second signal kills at once. If this program itself is killed, so are its commands, on Linux, though not what they have
-started, and the server gives their jobs to others when the leases end. If the command can't be started, the job is
-given back and this program ends: it would do so with all of them.`,
+uncounted. A second signal kills at once. If this program itself is killed, so are its commands, on Linux, though not what
+they have started, and the server gives their jobs to others when the leases end. If the command can't be started, the job
+is given back and this program ends.`,
 		Example: `  emq work mails -c 4 -- /usr/local/bin/send-mail
   emq work thumbnails --job-timeout 2m -- sh -c 'read -r file; convert "$file" -resize 200 "$file.small"'`,
 		Args: func(cmd *cobra.Command, args []string) error {
