@@ -2,6 +2,7 @@ package emq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,7 +23,8 @@ type Record struct {
 // setOf names the sorted set of each state.
 var setOf = map[State]string{StatePending: "pending", StateActive: "active", StateScheduled: "schedule", StateDead: "dead"}
 
-// Records reads jobs of a state. Those that are not of that state, any more, are left out. It needs the rights to HGETALL and ZSCORE.
+// Records reads jobs of a state. Those that are not of that state, any more, are left out, and so is an id under which something else
+// than a job is kept. It needs the rights to HGETALL and ZSCORE.
 func (q Queue[T]) Records(ctx context.Context, s State, ids ...ID) ([]Record, error) {
 	if q.err != nil {
 		return nil, q.err
@@ -37,7 +39,9 @@ func (q Queue[T]) Records(ctx context.Context, s State, ids ...ID) ([]Record, er
 			return err
 		}
 		row, err := q.c.do(ctx, q.srv, "HGETALL", q.rows+string(ids[i]))
-		if err != nil {
+		if refusal := (*Error)(nil); errors.As(err, &refusal) && refusal.Class() == "WRONGTYPE" {
+			return nil
+		} else if err != nil {
 			return err
 		}
 		r := record(string(ids[i]), s, score.Str, row.List)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -45,17 +46,14 @@ It looks at all keys of the database, a part in each call, which workers hardly 
 			} else if err := a.present(ctx, s, names...); err != nil {
 				return err
 			}
-			found, err := a.audit(ctx, names, false)
-			if err != nil {
-				return err
-			}
+			found, broken, err := a.audit(ctx, names, false)
 			mendable := 0
 			for _, f := range found {
 				if f.to != "leave" {
 					mendable++
 				}
 			}
-			if fix && !a.dryRun && mendable > 0 {
+			if fix && !a.dryRun && mendable > 0 && err == nil {
 				if !a.json {
 					if err := tellFindings(a, found); err != nil {
 						return err
@@ -64,8 +62,8 @@ It looks at all keys of the database, a part in each call, which workers hardly 
 				if err := a.confirm(ctx, "Put %s right", many(mendable, "finding")); err != nil {
 					return err
 				}
-				if found, err = a.audit(ctx, names, true); err != nil {
-					return stopped(ctx, err, "%s were put right", many(len(found), "finding"))
+				if found, broken, err = a.audit(ctx, names, true); err != nil {
+					err = stopped(ctx, err, "%s were put right", many(len(found), "finding"))
 				}
 			}
 			left := 0
@@ -85,7 +83,10 @@ It looks at all keys of the database, a part in each call, which workers hardly 
 					return err
 				}
 			}
-			if left > 0 {
+			switch {
+			case err != nil || len(broken) > 0:
+				return errors.Join(append(broken, err)...)
+			case left > 0:
 				return refused("%s: %s", many(left, "finding"), map[bool]string{true: "left", false: "--fix puts right what can be"}[fix])
 			}
 			if !a.json && len(found) == 0 {
@@ -99,11 +100,11 @@ It looks at all keys of the database, a part in each call, which workers hardly 
 	return a.bulk(cmd)
 }
 
-// audit looks through queues, and with fix puts them right.
-func (a *app) audit(ctx context.Context, names []string, fix bool) (found []finding, err error) {
+// audit looks through queues, and with fix puts them right. Those that are too broken for it keep it from no other.
+func (a *app) audit(ctx context.Context, names []string, fix bool) (found []finding, broken []error, err error) {
 	client, err := a.client(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, name := range names {
 		for cursor := "0"; ; {
@@ -112,11 +113,15 @@ func (a *app) audit(ctx context.Context, names []string, fix bool) (found []find
 				args = append(args, "FIX")
 			}
 			r, _, err := client.Do(ctx, name, args...)
+			if isClass(err, "WRONGTYPE") {
+				broken = append(broken, of(name, err))
+				break
+			}
 			if err != nil {
-				return found, err
+				return found, broken, of(name, err)
 			}
 			if len(r.List) != 2 {
-				return found, refused("EMQ.AUDIT was answered with something else than the contract's reply")
+				return found, broken, refused("EMQ.AUDIT was answered with something else than the contract's reply")
 			}
 			for _, f := range r.List[1].List {
 				if len(f.List) == 5 {
@@ -128,7 +133,7 @@ func (a *app) audit(ctx context.Context, names []string, fix bool) (found []find
 			}
 		}
 	}
-	return found, nil
+	return found, broken, nil
 }
 
 // meanings are those of the findings, for people.
@@ -154,8 +159,12 @@ func tellFindings(a *app, found []finding) error {
 			to = p.green("done: " + to)
 		}
 		kinds[f.what]++
+		what := meanings[f.what]
+		if f.part == "meta" && f.what == "no-hash" {
+			what = "another key is where its pause and limits should be"
+		}
 		if len(t.rows) < 100 {
-			t.add(printable(f.queue), f.part, printable(f.id), meanings[f.what], to)
+			t.add(printable(f.queue), f.part, printable(f.id), what, to)
 		}
 	}
 	if err := t.print(a); err != nil {

@@ -152,7 +152,11 @@ func (a *app) apply(ctx context.Context, s *operator.Server, what operator.Actio
 	})
 	done()
 	if err != nil {
-		return p, report(stopped(ctx, err, "%s of %s were %s", count(p.Changed), letters(n, state), word.done))
+		known := ""
+		if exitCode(ctx, err) == exitUnreachable {
+			known = "at least " // the last call may have been carried out, or be so yet
+		}
+		return p, report(stopped(ctx, err, "%s%s of %s were %s", known, count(p.Changed), letters(n, state), word.done))
 	}
 	if !a.json {
 		fmt.Fprintf(a.out, "%s of %s %s.\n", letters(p.Changed, state), printable(queue), word.done)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -82,6 +83,12 @@ func TestDeadLetters(t *testing.T) {
 	gone := d.emq(append(command, "--yes")...)
 	require.Equal(t, 3, gone.code, "the group is no more: %v", gone)
 	require.Contains(t, gone.err, "emq dead groups mails lists the groups")
+	require.Equal(t, 2, d.emq("dead", "groups", "mails", "-n", "-1").code)
+
+	// A queue that is called like a flag is none in what is printed.
+	d.bury("--all", []string{"JOB1"}, func(int) string { return "no" })
+	command = strings.Fields(records(t, d.ok("dead", "groups", "--json", "--", "--all"))[0]["requeue"].(string))[1:]
+	require.Equal(t, "1 dead letter of --all requeued.\n", d.ok(slices.Insert(command, 2, "--yes")...))
 }
 
 // TestChoices are the ways to choose dead letters, each with --dry-run, and what they choose.
@@ -208,10 +215,11 @@ func TestGates(t *testing.T) {
 	d.ok("limit", "mails", "--concurrency", "3")
 	require.Equal(t, "mails: no limits\n", d.ok("limit", "mails", "--none"))
 	for _, wrong := range [][]string{{"--max", "3"}, {"--per", "1s"}, {"--per", "x", "--max", "1"}, {"--concurrency", "-1"}, {"--none", "--max", "1"},
-		{"--max", "0", "--per", "1s"}} {
+		{"--max", "0", "--per", "1s"}, {"--max", "1", "--per", "1ns"}} {
 		require.Equal(t, 2, d.emq(append([]string{"limit", "mails"}, wrong...)...).code, "%q", wrong)
 	}
 	require.Equal(t, 2, d.emq("pause", "mails", "--for", "-1s").code)
+	require.Equal(t, 2, d.emq("pause", "mails", "--for", "900us").code)
 	require.Equal(t, "mails: no limits\n", d.ok("limit", "mails"))
 }
 
@@ -235,6 +243,15 @@ func TestAudit(t *testing.T) {
 	require.Equal(t, 2, d.emq("audit").code)
 	require.Equal(t, 2, d.emq("audit", "--all", "mails").code)
 	require.Equal(t, 3, d.emq("audit", "nails").code)
+
+	// A queue that can't be looked through is named, and keeps nobody from the others.
+	d.must(wire.Queue("a").Enqueue("JOB1", "x"))
+	d.c.Must("SET emq:{a}:dead x", "ZADD emq:{mails}:dead 0 JOBghost", "SET emq:{orders}:meta x")
+	r = d.emq("audit", "--all", "--fix", "--yes")
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.out, "done: take it out")
+	require.Regexp(t, `orders  meta +another key is where its pause and limits should be +left alone`, r.out)
+	require.Contains(t, r.err, "emq: a: the server refused: WRONGTYPE")
 }
 
 // TestPipe has what reads the output go away: nobody is told.

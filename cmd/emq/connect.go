@@ -8,10 +8,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/valkey-io/valkey-go"
@@ -239,7 +241,7 @@ func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 		return nil, err
 	}
 	for {
-		c := reached{emq.Dial(o)}
+		c := reached{emq.Dial(o), a.err, new(sync.Once)}
 		hello, cancel := context.WithTimeout(ctx, a.timeout)
 		_, err := c.Do(hello, "PING")
 		cancel()
@@ -261,6 +263,9 @@ func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 			continue
 		}
 		c.Close()
+		if errors.Is(err, errNoAnswer) {
+			err = fmt.Errorf("no answer within %s", a.timeout)
+		}
 		return nil, failure(exitUnreachable, "%s can't be reached: %s", p, strings.TrimPrefix(err.Error(), "emq: "))
 	}
 }
@@ -278,12 +283,27 @@ func (p place) String() string {
 }
 
 // reached is a connection that tells the server's refusals from the loss of the server.
-type reached struct{ emq.Conn }
+type reached struct {
+	emq.Conn
+	err  io.Writer
+	once *sync.Once // that the server is a replica is told at once, though it is asked again for a while
+}
 
 func (r reached) Do(ctx context.Context, args ...string) (emq.Reply, error) {
 	reply, err := r.Conn.Do(ctx, args...)
 	if err == nil || errors.As(err, new(*emq.Error)) || errors.Is(err, context.Canceled) || errors.Is(err, emq.ErrClosed) {
+		if isClass(err, "READONLY") {
+			r.once.Do(func() {
+				fmt.Fprintln(r.err, "emq: the server is a replica, and takes no changes unless it becomes the primary")
+			})
+		}
 		return reply, err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = errNoAnswer
 	}
 	return reply, failure(exitUnreachable, "%w", err)
 }
+
+// errNoAnswer is what a server has that can be reached, and hangs.
+var errNoAnswer = errors.New("the server does not answer")

@@ -143,7 +143,8 @@ func TestOutOfReach(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer silent.Close()
-	require.Equal(t, 4, d.with("EMQ_URL=valkey://"+silent.Addr().String()).emq("ls", "--timeout", "100ms").code)
+	require.Equal(t, told{4, "", "emq: valkey://" + silent.Addr().String() + " can't be reached: no answer within 100ms\n"},
+		d.with("EMQ_URL=valkey://"+silent.Addr().String()).emq("ls", "--timeout", "100ms"))
 	require.Equal(t, 2, d.emq("ls", "--timeout", "0s").code)
 
 	// A watch goes on when the server has come back.
@@ -191,6 +192,7 @@ func TestRights(t *testing.T) {
 		require.Contains(t, r.err, "NOPERM", "%q", args)
 	}
 	require.Equal(t, 1, nobody.emq("ls", "mails").code, "there is nothing to see")
+	require.Regexp(t, `NOPERM .*: nothing was changed\n\z`, nobody.emq("dead", "rm", "mails", "--match", "x", "--yes").err)
 	require.Equal(t, 3, nobody.emq("doctor").code, "what may not be looked at is unknown")
 	looks.ok("dead", "groups", "mails")
 	for _, args := range [][]string{{"dead", "requeue", "mails", "--all", "--yes"}, {"pause", "mails"}, {"limit", "mails", "--concurrency", "1"}, {"audit", "mails"}} {
@@ -254,4 +256,16 @@ func TestNoQueues(t *testing.T) {
 			require.Contains(t, r.err, class, "%q", args)
 		}
 	}
+}
+
+// TestReplica asks one for a change: it is told why that takes so long before it is given up.
+func TestReplica(t *testing.T) {
+	d := sit(t)
+	replica := store.Serve(t, store.Following(d.p.Addr())...)
+	replica.Linked()
+	r := d.with("EMQ_URL=unix://"+replica.Socket).begin(t, "pause", "mails")
+	store.WaitFor(t, "the reason", func() bool { return r.err.String() != "" })
+	require.Equal(t, "emq: the server is a replica, and takes no changes unless it becomes the primary\n", r.err.String())
+	r.signal(syscall.SIGINT)
+	require.Equal(t, 130, r.code())
 }

@@ -99,6 +99,9 @@ mostly have one cause. Below each group stands the command that requeues it.`,
 			if err != nil {
 				return err
 			}
+			if n < 0 {
+				return usage("-n is 0, for all, or more")
+			}
 			ctx, queue := cmd.Context(), args[0]
 			s, err := a.server(ctx)
 			if err != nil {
@@ -143,7 +146,7 @@ const others = "{other}"
 // mending is the command that does something with a group.
 func (a *app) mending(verb, queue string, g operator.Group, c choice) string {
 	c.group = nameOf(g.Error)
-	return a.line(append([]string{"dead", verb, queue}, c.words()...)...)
+	return a.line("dead "+verb, []string{queue}, c.words()...)
 }
 
 func groupRecord(a *app, queue string, g operator.Group, total int64, c choice) *record {
@@ -290,7 +293,7 @@ func (a *app) chosen(ctx context.Context, s *operator.Server, queue string, c ch
 			fmt.Fprintf(a.err, "Of %s the payload is longer than 1 MiB and was not searched.\n", many(skipped, "job"))
 		}
 		if name != "" && alike == "" && !ended {
-			yield(operator.Job{}, absent("%s has no such dead letters of group %s: %s lists the groups", printable(queue), name, a.line("dead", "groups", queue)))
+			yield(operator.Job{}, absent("%s has no such dead letters of group %s: %s lists the groups", printable(queue), name, a.line("dead groups", []string{queue})))
 		}
 	}
 }
@@ -338,7 +341,7 @@ func newDeadBulk(a *app, what operator.Action, cmd *cobra.Command) *cobra.Comman
 		case c.all && c.any():
 			return usage("--all and --group, --match or --older-than both choose: give one")
 		case !named && !c.any() && !c.all:
-			return usage("which? --group, --match, --older-than, ids, or --all: %s shows the groups", a.line("dead", "groups", queue))
+			return usage("which? --group, --match, --older-than, ids, or --all: %s shows the groups", a.line("dead groups", []string{queue}))
 		}
 		if named {
 			return a.byIDs(ctx, what, queue, emq.StateDead, args[1:])
@@ -353,7 +356,7 @@ func newDeadBulk(a *app, what operator.Action, cmd *cobra.Command) *cobra.Comman
 		var ids []string
 		for j, err := range a.chosen(ctx, s, queue, c, f) {
 			if err != nil {
-				return err
+				return stopped(ctx, err, "nothing was changed")
 			}
 			ids = append(ids, j.ID)
 		}

@@ -47,7 +47,7 @@ command; it tells which lines are enqueued.`,
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&e.in, "in", 0, "claimable after a while, by the server's clock; of lines, where they do not say otherwise")
+	f.StringVar(&e.in, "in", "", "claimable after a while, by the server's clock: 90s, 10m, 3d; of lines, where they do not say otherwise")
 	f.StringVar(&e.at, "at", "", "claimable at a time: 2026-12-01T08:00:00Z, or Unix ms")
 	f.StringVar(&e.id, "id", "", "the id of the one job: enqueueing it again does nothing while it is there")
 	f.BoolVar(&e.raw, "raw", false, "each line is a payload as it is")
@@ -57,7 +57,7 @@ command; it tells which lines are enqueued.`,
 }
 
 type enqueue struct {
-	in        time.Duration
+	in        string
 	at, id    string
 	raw, null bool
 }
@@ -68,10 +68,12 @@ func (e *enqueue) run(ctx context.Context, a *app, args []string) error {
 	}
 	var due []emq.JobOption
 	switch {
-	case e.in < 0:
-		return usage("--in can't be less than 0")
-	case e.in > 0:
-		due = append(due, emq.In(e.in))
+	case e.in != "":
+		d, err := durationOf(e.in)
+		if err != nil || d < 0 {
+			return usage("--in %q is no duration: 90s, 10m, 3d", e.in)
+		}
+		due = append(due, emq.In(d))
 	case e.at != "":
 		t, err := pointOf(e.at)
 		if err != nil {

@@ -117,19 +117,24 @@ func (a *app) export(ctx context.Context, names []string, at exportPlace) (err e
 	}
 	begin := at
 	out := bufio.NewWriterSize(a.out, 1<<16)
+	var without int64 // entries
 	defer func() {
 		done()
 		if failed := out.Flush(); failed != nil {
 			err = errors.Join(err, failed)
 			return // what was written is not known, so no place is told
 		}
-		if err != nil {
-			err = stopped(ctx, err, "%s exported until then", many(p.Seen, "job"))
-		} else {
-			fmt.Fprintf(a.err, "%s exported\n", many(p.Seen, "job"))
-		}
+		place := ""
 		if at.Queue != "" {
-			fmt.Fprintf(a.err, "emq export … --after %s\n", at)
+			place = fmt.Sprintf("\nemq export … --after %s", at)
+		}
+		if without > 0 {
+			fmt.Fprintf(a.err, "%s left out: gone on meanwhile, or without a job, of which \"emq audit\" tells\n", many(without, "id"))
+		}
+		if err != nil {
+			err = stopped(ctx, err, "%s exported until then%s", many(p.Seen, "job"), place)
+		} else {
+			fmt.Fprintf(a.err, "%s exported%s\n", many(p.Seen, "job"), place)
 		}
 	}()
 	for _, name := range names {
@@ -148,7 +153,7 @@ func (a *app) export(ctx context.Context, names []string, at exportPlace) (err e
 				// First how long they are, and as many as are not too much.
 				page, err := s.Jobs(ctx, name, state, cursor, 500, 0)
 				if err != nil {
-					return err
+					return of(name, err)
 				}
 				for jobs := page.Jobs; len(jobs) > 0; {
 					n, bytes := 0, int64(0)
@@ -159,8 +164,9 @@ func (a *app) export(ctx context.Context, names []string, at exportPlace) (err e
 					jobs = jobs[n:]
 					records, err := q.Records(ctx, state, ids...)
 					if err != nil {
-						return err
+						return of(name, err)
 					}
+					without += int64(len(ids) - len(records))
 					for _, r := range records {
 						if err := writeJob(out, name, r); err != nil {
 							return err
@@ -185,6 +191,9 @@ func (a *app) export(ctx context.Context, names []string, at exportPlace) (err e
 	}
 	return nil
 }
+
+// of is an error with the queue in which it was met, where there are several.
+func of(queue string, err error) error { return fmt.Errorf("%s: %w", printable(queue), err) }
 
 // numbers are the fields of a row that are numbers in an export.
 var numbers = []string{"attempts", "failures", "stalled"}

@@ -38,7 +38,7 @@ func newFind(a *app) *cobra.Command {
 						return err
 					}
 				}
-				t.add(printable(queue), string(j.State), a.line("show", queue, id))
+				t.add(printable(queue), string(j.State), a.line("show", []string{queue, id}))
 			}
 			if len(t.rows) == 0 {
 				return absent("no queue that you may read has a job %s", printable(id))

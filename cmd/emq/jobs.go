@@ -251,9 +251,14 @@ func (a *app) again() string {
 	return s
 }
 
-// line is a printed command: fmt's %s of the texts, each a word of the shell.
-func (a *app) line(words ...string) string {
-	s := a.again()
+// line is a printed command: its name, the names and ids it is about, and flags, each a word of the shell. What begins like a flag, and is
+// none, comes last.
+func (a *app) line(command string, about []string, flags ...string) string {
+	words := append(slices.Clone(about), flags...)
+	if slices.ContainsFunc(about, func(word string) bool { return strings.HasPrefix(word, "-") }) {
+		words = append(append(slices.Clone(flags), "--"), about...)
+	}
+	s := a.again() + " " + command
 	for _, w := range words {
 		s += " " + shell(w)
 	}

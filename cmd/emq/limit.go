@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +33,7 @@ is not named stays as it is; 0 takes a limit away, --none both. Without flags it
 				return usage("--none takes all limits away: give no other")
 			case concurrency < 0 || most < 0:
 				return usage("a limit is 0, for none, or more")
-			case changed("per") && (err != nil || window <= 0):
+			case changed("per") && (err != nil || window < time.Millisecond):
 				return usage("--per %q is no duration: 1s, 1m, 24h", per)
 			case changed("max") && most == 0 && changed("per"):
 				return usage("--max 0 takes the limit away: give no --per")

@@ -75,6 +75,12 @@ func TestLsWatch(t *testing.T) {
 	require.Equal(t, 0, code)
 	require.Regexp(t, `\x1b\[2A\rQUEUE`, text, "in place")
 	require.NotContains(t, text, "\x1b[2m", "NO_COLOR is set")
+
+	screen = d.with("TERM=dumb").terminal(nil, "ls", "-w")
+	screen.sees("mails        2")
+	screen.types("\x03")
+	_, text = screen.ends()
+	require.NotContains(t, text, "\x1b", "it can't do that")
 }
 
 func TestTop(t *testing.T) {

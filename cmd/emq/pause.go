@@ -69,13 +69,13 @@ until "emq resume", also over restarts, or as long as --for says.`,
 			var until time.Duration
 			if cmd.Flags().Changed("for") {
 				var err error
-				if until, err = durationOf(d); err != nil || until <= 0 {
+				if until, err = durationOf(d); err != nil || until < time.Millisecond {
 					return usage("--for %q is no duration: 90s, 10m, 2h", d)
 				}
 			}
 			return a.gates(cmd.Context(), names, func(q emq.Queue[[]byte], _ operator.Queue) (string, error) {
 				if until == 0 {
-					return fmt.Sprintf("%s is paused. To go on: %s", printable(q.Name()), a.line("resume", q.Name())), q.Pause(cmd.Context(), 0)
+					return fmt.Sprintf("%s is paused. To go on: %s", printable(q.Name()), a.line("resume", []string{q.Name()})), q.Pause(cmd.Context(), 0)
 				}
 				return fmt.Sprintf("%s is paused for %s.", printable(q.Name()), span(until)), q.Pause(cmd.Context(), until)
 			})

@@ -89,7 +89,7 @@ to go on.`,
 				return err
 			}
 			if place != "" {
-				fmt.Fprintf(a.err, "More: %s\n", a.line("peek", queue, "--state", state, "-n", fmt.Sprint(n), "--after", string(place)))
+				fmt.Fprintf(a.err, "More: %s\n", a.line("peek", []string{queue}, "--state", state, "-n", fmt.Sprint(n), "--after", string(place)))
 			}
 			return nil
 		},

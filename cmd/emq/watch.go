@@ -43,7 +43,7 @@ func (a *app) samples(ctx context.Context, s *operator.Server, names []string, e
 
 // watch shows frames in place on a terminal, one below the other elsewhere, and with --json a record a queue and sample.
 func (a *app) watch(ctx context.Context, s *operator.Server, names []string, frame func(*operator.Sample) []string) error {
-	inPlace, height := terminal(a.out), 0
+	inPlace, height := terminal(a.out) && os.Getenv("TERM") != "dumb", 0
 	err := a.samples(ctx, s, names, func(sample *operator.Sample) error {
 		if sample.Err != nil {
 			fmt.Fprintln(a.err, "emq: "+complaint(exitUnreachable, sample.Err))

@@ -50,8 +50,9 @@ long as it likes: its lease is extended. If the lease is lost all the same, or -
 gets SIGTERM, and SIGKILL five seconds later.
 
 On SIGTERM or Ctrl-C no more jobs are claimed. Commands have --grace to end; then they are killed, and their jobs given back,
-uncounted. A second signal kills at once. If this program itself is killed, so are its commands, on Linux, and the server
-gives their jobs to others when the leases end.`,
+uncounted. A second signal kills at once. If this program itself is killed, so are its commands, on Linux, though not what
+they have started, and the server gives their jobs to others when the leases end. If the command can't be started, the job
+is given back and this program ends.`,
 		Example: `  emq work mails -c 4 -- /usr/local/bin/send-mail
   emq work thumbnails --job-timeout 2m -- sh -c 'read -r file; convert "$file" -resize 200 "$file.small"'`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -90,23 +91,35 @@ gives their jobs to others when the leases end.`,
 			for _, name := range queues {
 				q := emq.NewQueue[[]byte](w.client, name, emq.Encoding(emq.Raw), emq.Lease(lease),
 					emq.Failures(maxFailures, emq.Exponential(time.Second, time.Hour)))
-				emq.Handle(worker, q, w.do, emq.Concurrency(concurrency), emq.Timeout(w.timeout))
+				emq.Handle(worker, q, w.do, emq.Concurrency(concurrency))
 			}
 			signals := make(chan os.Signal, 4)
-			signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-			defer signal.Stop(signals)
+			signal.Notify(signals, os.Interrupt, syscall.SIGTERM) // to the end: one more does not take the exit code away
 			go func() {
-				for n := 0; ; n++ {
-					if <-signals; n > 0 {
-						w.killAll()
+				<-signals
+				for first := time.Now(); ; {
+					<-signals
+					if time.Since(first) < twice {
+						continue
+					}
+					w.killed.Store(true)
+					if w.kill() > 0 {
+						w.cut.Store(true)
 					}
 				}
 			}()
+			ctx, w.stop = context.WithCancelCause(ctx)
 			err = worker.Run(ctx)
-			if w.killed.Load() && err == nil {
+			w.kill() // what did not end in time
+			switch unable := (*exit)(nil); {
+			case err != nil:
+				return err
+			case errors.As(context.Cause(ctx), &unable):
+				return unable
+			case w.cut.Load():
 				return failure(exitInterrupted, "commands were killed, and their jobs given back")
 			}
-			return err
+			return nil
 		},
 	}
 	f := cmd.Flags()
@@ -126,9 +139,12 @@ type work struct {
 	command        []string
 	timeout, later time.Duration
 
+	stop context.CancelCauseFunc // no more jobs are claimed
+
 	mu      sync.Mutex
 	running map[int]bool // process groups
-	killed  atomic.Bool  // by a second signal
+	killed  atomic.Bool  // there was a second signal
+	cut     atomic.Bool  // and a command that it killed
 }
 
 func (w *work) logger() slog.Handler {
@@ -138,8 +154,12 @@ func (w *work) logger() slog.Handler {
 	return slog.NewTextHandler(w.err, nil)
 }
 
-// patience is how long a command may go on after SIGTERM.
-const patience = 5 * time.Second
+const (
+	// patience is how long a command may go on after SIGTERM.
+	patience = 5 * time.Second
+	// twice is how long the same signal may come again, from those who send it to a process and to its group, such as timeout(1).
+	twice = 50 * time.Millisecond
+)
 
 // do runs the command for a job.
 func (w *work) do(ctx context.Context, job *emq.Job[[]byte]) error {
@@ -152,9 +172,22 @@ func (w *work) do(ctx context.Context, job *emq.Job[[]byte]) error {
 		cmd.Env = append(cmd.Env, "EMQ_FAILURES="+n)
 	}
 	cmd.WaitDelay = patience // for what it has left behind with its streams open
-	if err := w.start(cmd); err != nil {
-		slog.New(w.logger()).Error("the command can't be started", "id", job.ID, "error", err)
-		return emq.Snooze(w.later)
+	if strings.Contains(string(job.ID), "\x00") {
+		return emq.Dead(errors.New("the job's id has a NUL, which no environment can have"))
+	}
+	switch err := w.start(cmd); {
+	case errors.Is(err, syscall.E2BIG) && len(job.ID) > 100<<10:
+		return emq.Dead(fmt.Errorf("the command can't be started for this job: %w", err))
+	case err != nil:
+		if !w.killed.Load() {
+			w.stop(refused("the command can't be started: %w", err))
+		}
+		return emq.Snooze(0)
+	}
+	if w.timeout > 0 { // not the worker's own, which waits for a second alone
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, w.timeout, emq.ErrTimeout)
+		defer cancel()
 	}
 	group := cmd.Process.Pid
 	ended := make(chan error, 1)
@@ -190,6 +223,8 @@ func (w *work) do(ctx context.Context, job *emq.Job[[]byte]) error {
 		return emq.Dead(tail.error(cmd.ProcessState))
 	case w.killed.Load():
 		return emq.Snooze(0)
+	case context.Cause(ctx) == emq.ErrTimeout:
+		return fmt.Errorf("the command took too long, more than %s: %w", w.timeout, tail.error(cmd.ProcessState))
 	}
 	return tail.error(cmd.ProcessState)
 }
@@ -213,14 +248,14 @@ func (w *work) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// killAll ends all commands, and has their jobs given back.
-func (w *work) killAll() {
+// kill ends the commands that run, and tells how many they are.
+func (w *work) kill() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.killed.Store(true)
 	for group := range w.running {
 		_ = syscall.Kill(-group, syscall.SIGKILL)
 	}
+	return len(w.running)
 }
 
 // failures is how often a job failed before, if that may be asked.
@@ -250,7 +285,8 @@ func (t *tail) Write(b []byte) (int, error) {
 	if t.kept = append(t.kept, b...); len(t.kept) > 2*tailBytes {
 		t.kept = bytes.Clone(t.kept[len(t.kept)-tailBytes-4:])
 	}
-	return t.to.Write(b)
+	_, _ = t.to.Write(b) // a log that is full is no failure of the job
+	return len(b), nil
 }
 
 // error is a failure: what was written last, or how the command ended.
