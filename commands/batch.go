@@ -135,7 +135,7 @@ func (v *Command) decideMschedule(c *Call, j *Job, o *Outcome) Next {
 // It ends at count jobs, at the end of pending, or at the maxDropped-th entry that can't be handed out.
 
 func (v *Command) decideMclaim(c *Call, j *Job, o *Outcome) Next {
-	switch c.grant(j, o, v.number(c, RoleLease)) {
+	switch c.grant(j, o, v.number(o, RoleLease)) {
 	case NoResult:
 		return NextLook
 	case ResultClaimed:
@@ -152,7 +152,7 @@ func (v *Command) decideMclaim(c *Call, j *Job, o *Outcome) Next {
 
 // wanted is how many jobs MCLAIM may still hand out.
 func (v *Command) wanted(c *Call, o *Outcome) int64 {
-	return min(v.number(c, RoleCount), o.Room) - int64(o.Tally.Moved)
+	return min(v.number(o, RoleCount), o.Room) - int64(o.Tally.Moved)
 }
 
 func (v *Command) wantMclaim(c *Call, o *Outcome) int32 { return int32(min(Window, v.wanted(c, o))) }
@@ -223,7 +223,7 @@ func (v *Command) decideMextend(c *Call, j *Job, o *Outcome) Next {
 	default:
 		result = ResultExtended
 		if !extended {
-			o.extend(c, v.number(c, RoleLease))
+			o.extend(c, v.number(o, RoleLease))
 		}
 	}
 	return o.listed(j, result)

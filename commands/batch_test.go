@@ -97,7 +97,7 @@ func (s *store) read(verb Verb, id string, looked bool) Job {
 
 // call is a call as a host begins it.
 func (s *store) call(verb Verb, args []string) *Call {
-	c := &Call{Args: append([]string{Table[verb].Name}, args...), Epoch: "run", Now: s.now, IdentityType: s.fence}
+	c := &Call{Args: append([]string{Table[verb].Name}, args...), Epoch: "run", Now: s.now, IdentityType: s.fence, Probes: make([]string, MaxProbes)}
 	if s.fence == String {
 		c.Identity = s.identity
 	}

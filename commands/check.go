@@ -7,22 +7,24 @@ import (
 
 // check makes the checks that are the same for every verb, steps 2 to 6 of WIRE6 §2, and reports whether the verb may
 // go on. Step 1, the arity, is the server's, from the same table.
+//
+//go:noinline
 func (v *Command) check(c *Call, o *Outcome) bool {
-	if v.numkeys != "" {
-		if got := c.Args[1]; len(got) != 1 || got[0] != v.numkeys[0] {
+	if v.digit > 0 {
+		if got := c.Args[1]; len(got) != 1 || got[0] != v.digit {
 			o.refuseNumkeys(v, got)
 			return false
 		}
 	}
-	if id := v.at[RoleID]; id > 0 && (!IsJob(c.Args[id]) || v.List != nil && !v.areJobs(c)) {
-		o.refuse(RefusedKind, "EMQKIND job id must be JOB-namespaced")
+	if id := v.At(RoleID); id > 0 && (!IsJob(c.Args[id]) || v.listAt > 0 && !v.areJobs(c)) {
+		o.refuseKind()
 		return false
 	}
 	if arg, queue, ok := v.layout(c); !ok {
 		o.refuseKey(v, c, arg, queue)
 		return false
 	}
-	if v.particular && !v.checkParticulars(c, o) {
+	if v.particular && !v.checkParticulars(c, o) || len(v.numbers) > 0 && !v.particular && !v.checkNumbers(c, o) {
 		return false
 	}
 	if c.MaxPayload > 0 && !v.checkPayloads(c, o) {
@@ -36,7 +38,8 @@ func (v *Command) check(c *Call, o *Outcome) bool {
 	return true
 }
 
-// checkParticulars is the part of check that many verbs have no need of: a list, words, numbers, and a check of their own.
+// checkParticulars is the part of check that many verbs have no need of: a list, words, and a check of their own. The numbers
+// come in between.
 func (v *Command) checkParticulars(c *Call, o *Outcome) bool {
 	if v.Plan.Jobs == ListedJobs && v.listed(c) > MaxList {
 		o.refuseLength(&v.List[0], maxListText, v.listed(c))
@@ -45,20 +48,27 @@ func (v *Command) checkParticulars(c *Call, o *Outcome) bool {
 	if v.worded && !v.checkWords(c, o) {
 		return false
 	}
-	for _, i := range v.numbers {
-		if !v.Args[i-1].admits(c.Args[i], o) {
-			return false
-		}
-	}
-	if len(v.listNumbers) > 0 && !v.checkListNumbers(c, o) {
+	if !v.checkNumbers(c, o) || len(v.listNumbers) > 0 && !v.checkListNumbers(c, o) {
 		return false
 	}
 	return v.checkMore == nil || v.checkMore(v, c, o)
 }
 
+// checkNumbers checks the numbers, and notes them.
+func (v *Command) checkNumbers(c *Call, o *Outcome) bool {
+	for _, i := range v.numbers {
+		n, ok := v.Args[i-1].admits(c.Args[i], o)
+		if !ok {
+			return false
+		}
+		o.given[i] = n
+	}
+	return true
+}
+
 // areJobs tells that all ids of a list are in the namespace of jobs.
 func (v *Command) areJobs(c *Call) bool {
-	for at := v.at[RoleID]; at < len(c.Args); at += len(v.List) {
+	for at := v.At(RoleID); at < len(c.Args); at += len(v.List) {
 		if !IsJob(c.Args[at]) {
 			return false
 		}
@@ -81,7 +91,7 @@ func (v *Command) step() int { return max(1, len(v.List)) }
 func (v *Command) checkListNumbers(c *Call, o *Outcome) bool {
 	for shift := 0; v.listAt+shift < len(c.Args); shift += len(v.List) {
 		for _, i := range v.listNumbers {
-			if !v.argAt(i).admits(c.Args[i+shift], o) {
+			if _, ok := v.argAt(i).admits(c.Args[i+shift], o); !ok {
 				return false
 			}
 		}
@@ -89,26 +99,26 @@ func (v *Command) checkListNumbers(c *Call, o *Outcome) bool {
 	return true
 }
 
-// admits tells whether a text is a number in the argument's range, and refuses it if it is not.
-func (a *Arg) admits(text string, o *Outcome) bool {
-	n, ok := lease.Decimal(text)
+// admits reads a text as a number in the argument's range, and refuses it if it is none.
+func (a *Arg) admits(text string, o *Outcome) (n int64, ok bool) {
+	n, ok = lease.Decimal(text)
 	if ok = ok && n >= a.Range.min && n <= a.Range.max; !ok {
 		o.refuseNumber(a, text)
 	}
-	return ok
+	return n, ok
 }
 
 // checkWords is the part of check for the few verbs that have a keyword, an option or a cursor.
 func (v *Command) checkWords(c *Call, o *Outcome) bool {
-	if i := v.at[RoleWord]; i > 0 && !v.Args[i-1].knows(c.Args[i]) {
+	if i := v.At(RoleWord); i > 0 && !v.Args[i-1].knows(c.Args[i]) {
 		o.refuseWord(&v.Args[i-1], c.Args[i])
 		return false
 	}
-	if i := v.at[RoleOption]; i > 0 && len(c.Args) > i && c.Args[i] != v.Args[i-1].Words[0] {
+	if i := v.At(RoleOption); i > 0 && len(c.Args) > i && c.Args[i] != v.Args[i-1].Words[0] {
 		o.refuseOption(&v.Args[i-1], c.Args[i])
 		return false
 	}
-	if i := v.at[RoleCursor]; i > 0 {
+	if i := v.At(RoleCursor); i > 0 {
 		if _, ok := parseScan(c.Args[i]); !ok {
 			o.refuseCursor(&v.Args[i-1], c.Args[i])
 			return false
@@ -171,8 +181,7 @@ func (c *Call) verdict() fence.Verdict {
 func (c *Call) typed(o *Outcome, sets ...Key) bool {
 	for _, k := range sets {
 		if !c.fits(k) {
-			o.refuseType()
-			return false
+			return o.refuseType()
 		}
 	}
 	return true
@@ -180,11 +189,8 @@ func (c *Call) typed(o *Outcome, sets ...Key) bool {
 
 // typedRow makes step 8 for the row of the one job that the caller names.
 func (c *Call) typedRow(o *Outcome) bool {
-	if t := c.Jobs[0].Type; t == None || t == Hash {
-		return true
-	}
-	o.refuseType()
-	return false
+	t := c.Jobs[0].Type
+	return t == None || t == Hash || o.refuseType()
 }
 
 // fits tells that a set is absent or of its own type.
@@ -252,4 +258,5 @@ func (v *Command) assertRead(c *Call) {
 	}
 }
 
+//go:noinline
 func (v *Command) unread() { panic("commands: the plan of " + v.Name + " was not read") }

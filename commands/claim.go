@@ -16,11 +16,12 @@ import "emq/lease"
 const maxDropped = 100
 
 func (v *Command) admitClaim(c *Call, o *Outcome) bool {
-	return c.admit(o, v.empty, KeyPending) && c.typed(o, KeyPending, KeyActive) && c.admitThroughGates(o, v.empty)
+	return c.admit(o, v.empty, KeyPending) && (c.fits(KeyPending) && c.fits(KeyActive) || o.refuseType()) &&
+		c.admitThroughGates(o, v.empty)
 }
 
 func (v *Command) decideClaim(c *Call, j *Job, o *Outcome) Next {
-	switch c.grant(j, o, v.number(c, RoleLease)) {
+	switch c.grant(j, o, v.number(o, RoleLease)) {
 	case ResultClaimed:
 		c.spend(o, 1)
 		return o.answer(ResultClaimed, ReplyJob, 0)
@@ -41,21 +42,11 @@ func (v *Command) finishClaim(_ *Call, o *Outcome) { answerEmpty(o) }
 // grant hands the entry's job out (ResultClaimed), unless its row says otherwise: then the entry is dropped
 // (ResultEmpty). NoResult asks for a look at the other sets first.
 func (c *Call) grant(j *Job, o *Outcome, leaseMillis int64) Result {
-	if !j.isJob() {
-		o.drop()
-		return ResultEmpty
-	}
 	token, ok := lease.NextToken(j.field(FieldAttempts))
-	if !j.Looked && (!ok || j.field(FieldState) != lease.Pending) {
-		return NoResult
-	}
-	if j.elsewhere(KeyPending) {
-		o.drop()
-		return ResultEmpty
-	}
-	if !ok {
-		c.bury(o)
-		return ResultEmpty
+	if !ok || j.Looked || !j.isJob() || j.field(FieldState) != lease.Pending {
+		if result := c.suspect(j, o, ok); result != ResultClaimed {
+			return result
+		}
 	}
 	o.zrem(KeyPending, NoKey)
 	o.hset().
@@ -66,6 +57,25 @@ func (c *Call) grant(j *Job, o *Outcome, leaseMillis int64) Result {
 	m := o.mark()
 	m.Result, m.Token = ResultClaimed, token
 	return ResultClaimed
+}
+
+// suspect judges an entry that is not as it should be, as grant answers; whether a token can be counted up is told.
+//
+//go:noinline
+func (c *Call) suspect(j *Job, o *Outcome, counts bool) Result {
+	switch {
+	case !j.isJob():
+		o.drop()
+	case !j.Looked:
+		return NoResult
+	case j.elsewhere(KeyPending):
+		o.drop()
+	case !counts:
+		c.bury(o)
+	default:
+		return ResultClaimed
+	}
+	return ResultEmpty
 }
 
 // drop takes the entry out of pending.

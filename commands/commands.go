@@ -148,6 +148,8 @@ type Plan struct {
 	// Jobs says which jobs are read, and Walk is the sorted set of WalkedJobs, or NoKey.
 	Jobs Source
 	Walk Key
+	// Figures tells that the sizes and the lowest scores of Keys are read, and the first pending entry.
+	Figures bool
 	// Due ends the walk before the first entry whose score is after now.
 	Due bool
 	// Values are the fields that are read of each job's row.
@@ -165,8 +167,6 @@ type Plan struct {
 	// Merged tells that the effects on many jobs are carried out as one command where that gives the same store: one ZREM
 	// or ZADD of a set, one DEL, one HINCRBY (WIRE6 §7).
 	Merged bool
-	// Figures tells that the sizes and the lowest scores of Keys are read, and the first pending entry.
-	Figures bool
 }
 
 // Limits of a plan: the fields of a row that are read, and the probes.
@@ -222,7 +222,7 @@ type Call struct {
 	// Epoch is the run_id of this server.
 	Epoch string
 	// Probes are the values of the plan's probes; one is there if its bit in Probed is set.
-	Probes [MaxProbes]string
+	Probes []string
 	// Figures is what the plan's Figures asks for.
 	Figures *Figures
 	// NumActive is the number of active jobs, where the plan is Gated.
@@ -370,6 +370,8 @@ type Outcome struct {
 	Gated         bool
 	// job is the place in Marks of the job under decision.
 	job int32
+	// given has the numbers among the arguments, each at its argument's place, once check has found them to be in their range.
+	given [MaxArgs]int64
 	// Numbers are those of ReplyNumbers.
 	Numbers [MaxNumbers]int64
 	// Text is the error reply, NUL-terminated, free of control bytes.

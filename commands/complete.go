@@ -9,7 +9,7 @@ package commands
 //	See      WIRE6 §4
 
 func (v *Command) admitComplete(c *Call, o *Outcome) bool {
-	return c.admitRow(o, answerNoRow) && c.typedRow(o) && c.typed(o, KeyActive, KeyPending)
+	return c.admitRow(o, answerNoRow) && c.typedRow(o) && (c.fits(KeyActive) && c.fits(KeyPending) || o.refuseType())
 }
 
 func (v *Command) decideComplete(c *Call, j *Job, o *Outcome) Next {

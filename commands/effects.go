@@ -96,9 +96,9 @@ type Effect struct {
 }
 
 func (o *Outcome) add(op Op, key Key) *Effect {
-	n := len(o.Effects)
-	o.Effects = o.Effects[:n+1]
-	e := &o.Effects[n]
+	effects := o.Effects[:len(o.Effects)+1]
+	o.Effects = effects
+	e := &effects[len(effects)-1]
 	e.Op, e.Key, e.OrElse, e.N, e.Job = op, key, NoKey, 0, o.job
 	return e
 }

@@ -28,7 +28,7 @@ func (c *Call) admitNew(o *Outcome, set Key) bool {
 		o.refuseForeign(c)
 		return false
 	}
-	return c.typed(o, set)
+	return c.fits(set) || o.refuseType()
 }
 
 // create writes the row of a new job, unless there is one. Its entry in a set is the verb's to add. Only here a store is
@@ -49,7 +49,7 @@ func (v *Command) create(c *Call, j *Job, o *Outcome, state Const, created Resul
 
 // checkPayloads holds the payloads of new jobs, where the verb makes any, to the operator's bound.
 func (v *Command) checkPayloads(c *Call, o *Outcome) bool {
-	payload := v.at[RolePayload]
+	payload := v.At(RolePayload)
 	if payload == 0 {
 		return true
 	}

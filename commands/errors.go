@@ -84,6 +84,8 @@ const maxShown = 64
 
 // refuse makes the outcome a refusal whose text is the parts in a row. A refusal has no effects: it cuts what was decided
 // for earlier jobs of the same call as well.
+//
+//go:noinline
 func (o *Outcome) refuse(why Refusal, parts ...string) {
 	o.Refusal, o.Result, o.Effects, o.Next, o.TextLen = why, resultOf[why], o.Effects[:0], NextFinish, 0
 	for _, p := range parts {
@@ -129,6 +131,11 @@ func (o *Outcome) quote(s string) {
 	o.text(`"`)
 }
 
+// refuseKind refuses an id, whatever else it is.
+//
+//go:noinline
+func (o *Outcome) refuseKind() { o.refuse(RefusedKind, "EMQKIND job id must be JOB-namespaced") }
+
 func (o *Outcome) refuseNumkeys(v *Command, got string) {
 	o.refuse(RefusedNumkeys, "ERR numkeys must be ", v.Numkeys(), ", got ")
 	o.quote(got)
@@ -147,7 +154,7 @@ func (o *Outcome) refuseKey(v *Command, c *Call, arg int, queue string) {
 		o.text(keySuffix[KeyRow])
 	case a.Role == RoleKey && a.Key == KeyRow:
 		o.text(keySuffix[KeyRow])
-		o.show(c.Args[v.at[RoleID]])
+		o.show(c.Args[v.At(RoleID)])
 	case a.Role == RoleKey:
 		o.text(keySuffix[a.Key])
 	}
@@ -238,9 +245,12 @@ func (o *Outcome) refuseUnclaimed(what string) {
 		` is there; this executor speaks "`+fence.Identity+`"`)
 }
 
+// refuseType answers false, for the check that has failed.
+//
 //go:noinline
-func (o *Outcome) refuseType() {
+func (o *Outcome) refuseType() bool {
 	o.refuse(RefusedType, "WRONGTYPE Operation against a key holding the wrong kind of value")
+	return false
 }
 
 //go:noinline

@@ -13,7 +13,7 @@ import "emq/lease"
 // A lease that lapsed and was returned can't be extended, though its holder may still settle the job.
 
 func (v *Command) admitExtend(c *Call, o *Outcome) bool {
-	return c.admitRow(o, answerGone) && c.typedRow(o) && c.typed(o, KeyActive)
+	return c.admitRow(o, answerGone) && c.typedRow(o) && (c.fits(KeyActive) || o.refuseType())
 }
 
 func (v *Command) decideExtend(c *Call, j *Job, o *Outcome) Next {
@@ -28,7 +28,7 @@ func (v *Command) decideExtend(c *Call, j *Job, o *Outcome) Next {
 		o.refuseToken("extend")
 		return NextFinish
 	}
-	o.extend(c, v.number(c, RoleLease))
+	o.extend(c, v.number(o, RoleLease))
 	return o.answer(ResultExtended, ReplyInteger, 1)
 }
 

@@ -16,7 +16,7 @@ import "emq/lease"
 
 func (v *Command) admitFail(c *Call, o *Outcome) bool {
 	return c.admitRow(o, (*Outcome).refuseGone) && c.typedRow(o) &&
-		c.typed(o, KeyActive, KeyPending, KeySchedule, KeyDead)
+		(c.fits(KeyActive) && c.fits(KeyPending) && c.fits(KeySchedule) && c.fits(KeyDead) || o.refuseType())
 }
 
 func (v *Command) decideFail(c *Call, j *Job, o *Outcome) Next {
@@ -42,7 +42,7 @@ func (v *Command) decideFail(c *Call, j *Job, o *Outcome) Next {
 // the counter first, where the plan reads it late.
 func (v *Command) fail(c *Call, j *Job, o *Outcome) Result {
 	failures := lease.Count(j.field(FieldFailures)) + 1
-	dead := failures >= v.number(c, RoleMax)
+	dead := failures >= v.number(o, RoleMax)
 	if dead && v.Plan.LateProbes && !j.Looked {
 		return NoResult
 	}

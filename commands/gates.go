@@ -139,9 +139,11 @@ func (g *gates) room(c *Call) (n, opens int64) {
 // outcome has the room that the gates leave.
 func (c *Call) admitThroughGates(o *Outcome, empty func(*Outcome)) bool {
 	o.Room = math.MaxInt64
-	if c.Types[KeyMeta] != Hash {
-		return true
-	}
+	return c.Types[KeyMeta] != Hash || c.askGates(o, empty)
+}
+
+//go:noinline
+func (c *Call) askGates(o *Outcome, empty func(*Outcome)) bool {
 	g := c.gates(0)
 	if o.Room, o.Opens = g.room(c); o.Room > 0 {
 		return true
@@ -153,9 +155,13 @@ func (c *Call) admitThroughGates(o *Outcome, empty func(*Outcome)) bool {
 
 // spend counts jobs that were handed out against the rate.
 func (c *Call) spend(o *Outcome, jobs int64) {
-	if c.Types[KeyMeta] != Hash || jobs == 0 {
-		return
+	if c.Types[KeyMeta] == Hash && jobs > 0 {
+		c.spendRate(o, jobs)
 	}
+}
+
+//go:noinline
+func (c *Call) spendRate(o *Outcome, jobs int64) {
 	g := c.gates(0)
 	if g.max == 0 {
 		return
@@ -236,7 +242,7 @@ func (m *metaChange) apply(o *Outcome) {
 func (v *Command) finishPause(c *Call, o *Outcome) {
 	m := metaChange{c: c}
 	m.put(probePaused, 1)
-	until := v.number(c, RolePause)
+	until := v.number(o, RolePause)
 	if until > 0 {
 		until = lease.Deadline(c.Now, until)
 	}
@@ -284,7 +290,7 @@ func (v *Command) finishResume(c *Call, o *Outcome) {
 
 // checkLimit holds that max and duration_ms are both 0 or both not.
 func (v *Command) checkLimit(c *Call, o *Outcome) bool {
-	if (v.number(c, RoleRateMax) == 0) == (v.number(c, RoleRateDuration) == 0) {
+	if (v.number(o, RoleRateMax) == 0) == (v.number(o, RoleRateDuration) == 0) {
 		return true
 	}
 	o.refuse(RefusedRate, "ERR max and duration_ms must both be 0 or both be more")
@@ -293,9 +299,9 @@ func (v *Command) checkLimit(c *Call, o *Outcome) bool {
 
 func (v *Command) finishLimit(c *Call, o *Outcome) {
 	m := metaChange{c: c}
-	m.put(probeConcurrency, v.number(c, RoleConcurrency))
-	m.put(probeMax, v.number(c, RoleRateMax))
-	m.put(probeDuration, v.number(c, RoleRateDuration))
+	m.put(probeConcurrency, v.number(o, RoleConcurrency))
+	m.put(probeMax, v.number(o, RoleRateMax))
+	m.put(probeDuration, v.number(o, RoleRateDuration))
 	m.put(probeWindow, 0)
 	m.put(probeUsed, 0)
 	m.apply(o)

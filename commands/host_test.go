@@ -60,7 +60,7 @@ func (r *request) call(verb Verb, dirt bool) (*Call, *Outcome) {
 	c := &Call{
 		Args: r.Args[:r.Argc], Identity: r.Identity, IdentityType: r.IdentityType, Epoch: r.Epoch, Now: r.Now,
 		ServedSince: r.ServedSince, Scanned: r.Scanned, ScannedTo: r.ScannedTo, Step: r.Step, Slice: r.Slice,
-		Types: r.Types, Replica: r.Replica,
+		Types: r.Types, Replica: r.Replica, Probes: make([]string, MaxProbes),
 	}
 	job := Job{ID: r.Entry, Row: r.Row, Deadline: r.Deadline, Present: r.Present, Type: r.Types[KeyRow], Member: r.Member, Looked: r.Looked}
 	switch {
@@ -96,6 +96,9 @@ func (r *request) call(verb Verb, dirt bool) (*Call, *Outcome) {
 	}
 	for i := range o.Numbers {
 		o.Numbers[i] = 99
+	}
+	for i := range o.given {
+		o.given[i] = 99
 	}
 	o.Marks[0] = Mark{99, 99, 99, Finding{99, 99, 99, true}, true}
 	return c, o

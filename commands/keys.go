@@ -2,13 +2,22 @@ package commands
 
 import "strings"
 
-// keySuffix holds what follows a queue's base in each key's name (WIRE6 §1); a row's is followed by the id.
+// What follows a queue's base in the names of the keys that callers give; a row's is followed by the id.
+const (
+	suffixRow      = "job:"
+	suffixPending  = "pending"
+	suffixActive   = "active"
+	suffixSchedule = "schedule"
+	suffixDead     = "dead"
+)
+
+// keySuffix holds what follows a queue's base in each key's name (WIRE6 §1).
 var keySuffix = [NumKeys]string{
-	KeyRow:       "job:",
-	KeyPending:   "pending",
-	KeyActive:    "active",
-	KeySchedule:  "schedule",
-	KeyDead:      "dead",
+	KeyRow:       suffixRow,
+	KeyPending:   suffixPending,
+	KeyActive:    suffixActive,
+	KeySchedule:  suffixSchedule,
+	KeyDead:      suffixDead,
 	KeyCompleted: "metrics:completed",
 	KeyFailed:    "metrics:failed",
 	KeyMeta:      "meta",
@@ -36,10 +45,11 @@ func base(key string) (string, bool) {
 	for i := len(basePrefix); i < len(key); i++ {
 		switch key[i] {
 		case '}':
-			if i == len(basePrefix) || !strings.HasPrefix(key[i:], baseEnd) {
+			end := i + len(baseEnd)
+			if i == len(basePrefix) || end > len(key) || key[i:end] != baseEnd {
 				return "", false
 			}
-			return key[:i+len(baseEnd)], true
+			return key[:end], true
 		case '{', 0:
 			return "", false
 		}
@@ -49,52 +59,62 @@ func base(key string) (string, bool) {
 
 // place is an argument that names a key, or the queue's base.
 type place struct {
-	arg    int // in Request.Args
-	isRow  bool
-	suffix string // follows the base; in a row's name the id comes after it
+	arg  int // in Call.Args
+	role Role
+	key  Key
 }
 
-// placeOf tells whether an argument names a key or the base, and what it must be.
-func placeOf(arg int, a *Arg) (place, bool) {
-	switch a.Role {
-	case RoleKey:
-		return place{arg, a.Key == KeyRow, keySuffix[a.Key]}, true
-	case RoleRowPrefix:
-		return place{arg, false, keySuffix[KeyRow]}, true
-	case RoleBase:
-		return place{arg, false, ""}, true
+// follows tells that the rest of a name, after the queue's base, is what it must be. Constants are compared without a call.
+func (p *place) follows(rest, id string) bool {
+	switch {
+	case p.role == RoleBase:
+		return rest == ""
+	case p.role == RoleRowPrefix:
+		return rest == suffixRow
+	case p.key == KeyRow:
+		return strings.HasPrefix(rest, suffixRow) && rest[len(suffixRow):] == id
+	case p.key == KeyPending:
+		return rest == suffixPending
+	case p.key == KeyActive:
+		return rest == suffixActive
 	}
-	return place{}, false
+	return rest == keySuffix[p.key]
 }
 
 // layout checks that each argument that names a key, and each that names the queue's base, is the exact name of one
 // and the same queue, and that the row's ends in the id (WIRE6 §2.4). It reports the first argument that is not.
 func (v *Command) layout(c *Call) (arg int, queue string, ok bool) {
-	if v.Plan.Jobs == ListedQueues {
+	args, places, id := c.Args, v.places, ""
+	if len(places) == 0 {
 		return v.layoutQueues(c)
 	}
-	if len(v.places) == 0 {
-		return 0, "", true
+	if at := v.At(RoleID); at > 0 {
+		id = args[at]
 	}
-	if queue, ok = base(c.Args[v.places[0].arg]); !ok {
-		return v.places[0].arg - 1, "", false
+	name := args[places[0].arg]
+	if queue, ok = base(name); !ok {
+		return places[0].arg - 1, "", false
 	}
-	args, places := c.Args, v.places
 	for i := range places {
 		p := &places[i]
-		rest, ok := strings.CutPrefix(args[p.arg], queue)
-		if ok && p.isRow {
-			rest, ok = strings.CutSuffix(rest, args[v.at[RoleID]])
+		if i > 0 {
+			name = args[p.arg]
+			if !strings.HasPrefix(name, queue) {
+				return p.arg - 1, queue, false
+			}
 		}
-		if !ok || rest != p.suffix {
+		if !p.follows(name[len(queue):], id) {
 			return p.arg - 1, queue, false
 		}
 	}
 	return 0, queue, true
 }
 
-// layoutQueues checks that each argument of the list is the base of a queue.
+// layoutQueues checks that each argument of a list of queues is the base of one.
 func (v *Command) layoutQueues(c *Call) (arg int, queue string, ok bool) {
+	if v.Plan.Jobs != ListedQueues {
+		return 0, "", true
+	}
 	for i := v.listAt; i < len(c.Args); i++ {
 		if b, ok := base(c.Args[i]); !ok || b != c.Args[i] {
 			return i - 1, b, false

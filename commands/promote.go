@@ -79,7 +79,7 @@ func (v *Command) remaining(c *Call, o *Outcome, done int32) int64 {
 	if c.Slice > 0 {
 		looked = c.Slice
 	}
-	return min(int64(looked-c.Step-done), v.number(c, RoleLimit)-int64(o.Tally.Taken))
+	return min(int64(looked-c.Step-done), v.number(o, RoleLimit)-int64(o.Tally.Taken))
 }
 
 // awaitsRow tells that the entry names a job without a row. The row may be on its way, where a store is brought key by key,

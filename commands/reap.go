@@ -35,7 +35,7 @@ func (v *Command) takeBack(c *Call, j *Job, o *Outcome) {
 		o.zadd(KeyPending, 0)
 		return
 	}
-	stalled, over := lease.Stall(j.field(FieldStalled), v.number(c, RoleMaxStalled))
+	stalled, over := lease.Stall(j.field(FieldStalled), v.number(o, RoleMaxStalled))
 	if !over || j.has(FieldParent) || !c.fits(KeyDead) {
 		o.mark().Disposition = Stalled
 		o.hset().set(FieldState, constant(ConstPending)).set(FieldStalled, integer(stalled))

@@ -14,7 +14,8 @@ import "emq/lease"
 // The holder gives the job back and nothing is counted: a worker that stops, or a job that says "later".
 
 func (v *Command) admitRelease(c *Call, o *Outcome) bool {
-	return c.admitRow(o, (*Outcome).refuseGone) && c.typedRow(o) && c.typed(o, KeyActive, KeyPending, KeySchedule)
+	return c.admitRow(o, (*Outcome).refuseGone) && c.typedRow(o) &&
+		(c.fits(KeyActive) && c.fits(KeyPending) && c.fits(KeySchedule) || o.refuseType())
 }
 
 func (v *Command) decideRelease(c *Call, j *Job, o *Outcome) Next {
@@ -25,7 +26,7 @@ func (v *Command) decideRelease(c *Call, j *Job, o *Outcome) Next {
 	if ok, next := j.settles(o, v.arg(c, RoleToken), "release"); !ok {
 		return next
 	}
-	delay, to, set, score := v.number(c, RoleDelay), ConstPending, KeyPending, int64(0)
+	delay, to, set, score := v.number(o, RoleDelay), ConstPending, KeyPending, int64(0)
 	if delay > 0 {
 		to, set, score = ConstScheduled, KeySchedule, lease.Deadline(c.Now, delay)
 	}

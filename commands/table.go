@@ -138,6 +138,21 @@ type Arg struct {
 
 // Command is all there is to know of a verb. Registration, COMMAND DOCS, the checks and the docs derive from it.
 type Command struct {
+	// What each decision looks at stands close together, of the plan too.
+	digit      byte            // of numkeys, 0 if there is none
+	at         [NumRoles]uint8 // where in Call.Args the argument of a role is, that of the first job in a list; 0 if there is none
+	listAt     int             // where the list begins, 0 if there is none
+	particular bool            // there is something for checkParticulars
+	places     []place
+	numbers    []int // where the numbers are
+
+	// admit makes the checks of the call as a whole that follow those of the arguments: the fence, and the types of keys.
+	// It reports whether to go on; if not, it has refused or answered.
+	admit func(*Command, *Call, *Outcome) bool
+	// decide decides on one job: NextFinish ends the call, NextMore goes on to the next job.
+	decide func(*Command, *Call, *Job, *Outcome) Next
+	Plan   Plan
+
 	Name       string
 	Summary    string
 	Complexity string
@@ -152,7 +167,6 @@ type Command struct {
 	Args []Arg
 	// List are the arguments of one job of a list. They follow Args, as many times as there are jobs.
 	List []Arg
-	Plan Plan
 	// Fields names the numbers of ReplyNumbers.
 	Fields []string
 	// Results are what a call can come to, and Dispositions the names of what can become of an entry on the way: what INFO
@@ -160,27 +174,17 @@ type Command struct {
 	Results      []Result
 	Dispositions [NumDispositions]string
 
-	// admit makes the checks of the call as a whole that follow those of the arguments: the fence, and the types of keys.
-	// It reports whether to go on; if not, it has refused or answered.
-	admit func(*Command, *Call, *Outcome) bool
 	// empty answers for a queue that has no job to hand out.
 	empty func(*Outcome)
 	// checkMore makes a further check of the arguments, after all others; nil for most verbs.
 	checkMore func(*Command, *Call, *Outcome) bool
-	// decide decides on one job: NextFinish ends the call, NextMore goes on to the next job.
-	decide func(*Command, *Call, *Job, *Outcome) Next
 	// finish answers when there are no more jobs, and want says how many to read when there may be more.
 	finish func(*Command, *Call, *Outcome)
 	want   func(*Command, *Call, *Outcome) int32
 
 	numkeys     string
-	at          [NumRoles]int // where in Call.Args the argument of a role is, that of the first job in a list; 0 if there is none
-	numbers     []int         // where the numbers are
-	listAt      int           // where the list begins, 0 if there is none
-	listNumbers []int         // where the numbers of its first job are
-	worded      bool          // there is a keyword, an option or a cursor
-	particular  bool          // there is something for checkParticulars
-	places      []place
+	listNumbers []int // where the numbers of a list's first job are
+	worded      bool  // there is a keyword, an option or a cursor
 }
 
 // Arity is the number of arguments, the verb's name included; negative if there may be more, as the server has it.
@@ -201,26 +205,23 @@ func (v *Command) ReadOnly() bool { return strings.HasPrefix(v.Flags, "readonly"
 func (v *Command) Numkeys() string { return v.numkeys }
 
 // At is the place of a role's argument, where the verb's name has place 0; 0 if there is none.
-func (v *Command) At(r Role) int { return v.at[r] }
+func (v *Command) At(r Role) int { return int(v.at[r]) }
 
 // arg is the argument of a role, or the empty string if it was left out.
 func (v *Command) arg(c *Call, r Role) string {
-	if i := v.at[r]; i < len(c.Args) {
+	if i := v.At(r); i < len(c.Args) {
 		return c.Args[i]
 	}
 	return ""
 }
 
-// number is the argument of a role that check has found to be in its range.
-func (v *Command) number(c *Call, r Role) int64 {
-	n, _ := lease.Decimal(c.Args[v.at[r]])
-	return n
-}
+// number is the argument of a role that is a number, as check has found it.
+func (v *Command) number(o *Outcome, r Role) int64 { return o.given[v.at[r]] }
 
 // of is the argument of a role that is the job's own, where jobs are listed.
-func (v *Command) of(c *Call, j *Job, r Role) string { return c.Args[v.at[r]+int(j.Shift)] }
+func (v *Command) of(c *Call, j *Job, r Role) string { return c.Args[v.At(r)+int(j.Shift)] }
 
-// numberOf is number for an argument of the job's own.
+// numberOf is number for an argument that is the job's own.
 func (v *Command) numberOf(c *Call, j *Job, r Role) int64 {
 	n, _ := lease.Decimal(v.of(c, j, r))
 	return n
@@ -839,8 +840,8 @@ func init() {
 		v := &Table[i]
 		keys := 0
 		for i, a := range v.Args {
-			if p, ok := placeOf(i+1, &a); ok {
-				v.places = append(v.places, p)
+			if a.Role == RoleKey || a.Role == RoleRowPrefix || a.Role == RoleBase {
+				v.places = append(v.places, place{i + 1, a.Role, a.Key})
 			}
 			if a.Role == RoleKey {
 				keys++
@@ -848,7 +849,7 @@ func init() {
 			if a.Role.IsNumber() {
 				v.numbers = append(v.numbers, i+1)
 			}
-			v.at[a.Role] = i + 1
+			v.at[a.Role] = uint8(i + 1)
 		}
 		if v.List != nil {
 			v.listAt = len(v.Args) + 1
@@ -857,12 +858,13 @@ func init() {
 			if a.Role.IsNumber() {
 				v.listNumbers = append(v.listNumbers, v.listAt+i)
 			}
-			v.at[a.Role] = v.listAt + i
+			v.at[a.Role] = uint8(v.listAt + i)
 		}
 		v.worded = v.at[RoleWord]+v.at[RoleOption]+v.at[RoleCursor] > 0
-		v.particular = v.worded || v.List != nil || len(v.numbers) > 0 || v.checkMore != nil
+		v.particular = v.worded || v.List != nil || v.checkMore != nil
 		if v.at[RoleNumkeys] > 0 {
 			v.numkeys = strconv.Itoa(keys)
+			v.digit = v.numkeys[0]
 		}
 		v.addRefusals()
 	}

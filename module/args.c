@@ -32,9 +32,14 @@ static void view_listed(emq_frame *f, int at, int argc) {
     for (; at < argc; at += f->verb->list_len) f->call.args.at[at] = emq_bytes_of(f->argv[at]);
 }
 
-/* Views those of a list, from `i` on in the verb's view. */
-EMQ_APART static void view_list(emq_frame *f, const uint8_t *i, int argc) {
+/* Views a list, from `i` on in the verb's view, and payloads where they are bounded. */
+EMQ_APART static void view_more(emq_frame *f, const uint8_t *i, int argc) {
     const emq_verb *v = f->verb;
+    if (v->payload_at) f->call.max_payload = emq_max_payload_bytes;
+    if (!v->list_at) {
+        if (f->call.max_payload) f->call.args.at[v->payload_at] = emq_bytes_of(f->argv[v->payload_at]);
+        return;
+    }
     f->listed = (argc - v->list_at) / v->list_len;
     for (; *i; i++) view_listed(f, *i, argc);
     if (f->call.max_payload) view_listed(f, v->payload_at, argc);
@@ -53,11 +58,8 @@ void emq_view_arguments(emq_frame *f, int argc) {
     f->call.args.at = f->first_args;
     f->call.args.n = f->call.args.room = argc;
     if (EMQ_RARELY(argc > EMQ_MAX_ARGS)) make_room(f, argc);
+    emq_bytes *args = f->call.args.at;
     for (int alone = argc < v->num_args ? argc : v->num_args; *i && *i < alone; i++)
-        f->call.args.at[*i] = emq_bytes_of(f->argv[*i]);
-    if (v->payload_at) f->call.max_payload = emq_max_payload_bytes;
-    if (EMQ_RARELY(v->list_at))
-        view_list(f, i, argc);
-    else if (EMQ_RARELY(f->call.max_payload))
-        f->call.args.at[v->payload_at] = emq_bytes_of(f->argv[v->payload_at]);
+        args[*i] = emq_bytes_of(f->argv[*i]);
+    if (EMQ_RARELY(v->list_at || emq_max_payload_bytes)) view_more(f, i, argc);
 }

@@ -69,42 +69,56 @@ EMQ_APART static void pass_entries(emq_frame *f, intptr_t from) {
     if (finished) c->jobs.n = 0;
 }
 
-/* Goes past the jobs of the window that were decided, all of which are kept. */
-static void pass_kept(emq_frame *f) {
-    f->call.step += f->out.done;
-    f->call.first += f->out.done;
-    f->call.jobs.at += f->out.done;
-    f->call.jobs.n -= f->out.done;
+/* Goes past the jobs of the window that were decided. Listed ones are all kept, and so is the entry that CLAIM grants, its
+ * last one. */
+EMQ_APART static void pass(emq_frame *f, intptr_t from) {
+    emq_call *c = &f->call;
+    if (f->verb->jobs < EMQ_SOURCE_WALKED_JOBS ? !f->listed : f->out.result != EMQ_RESULT_CLAIMED || f->walk) {
+        if (f->verb->jobs >= EMQ_SOURCE_WALKED_JOBS && c->jobs.n) pass_entries(f, from);
+        return;
+    }
+    c->step += f->out.done;
+    c->first += f->out.done;
+    c->jobs.at += f->out.done;
+    c->jobs.n -= f->out.done;
+}
+
+EMQ_COLD static void note_panic(emq_frame *f) {
+    emq_log_panic(f->ctx);
+    if (!f->walk) return;
+    if (f->call.jobs.n)
+        note_entry(f->walk, EMQ_DISPOSITION_LEFT, f->call.jobs.at->deadline, (double)f->call.now);
+    else
+        f->walk->ended = 1;
+    f->walk->panicked = 1;
+}
+
+/* Reads what the decision asks for. 0 if all jobs are decided. */
+EMQ_APART static int read_next(emq_frame *f) {
+    if (f->out.next == EMQ_NEXT_LOOK)
+        emq_look(f);
+    else if (f->out.next == EMQ_NEXT_MORE)
+        emq_read_more(f, f->out.want);
+    else
+        return 0;
+    return 1;
 }
 
 /* Has every job decided, window by window. 0 if Go panicked: then nothing may be applied. */
 static int decide(emq_frame *f) {
-    for (;;) {
+    do {
         intptr_t logged = f->out.effects.n;
         f->out.marks.n = f->call.first + f->call.jobs.n;
         f->out.marks.room = f->room;
         emq_entered_go();
         if (EMQ_RARELY(!emqDecide(f->verb->number, &f->call, &f->out))) {
-            emq_log_panic(f->ctx);
-            if (!f->walk) return 0;
-            if (f->call.jobs.n)
-                note_entry(f->walk, EMQ_DISPOSITION_LEFT, f->call.jobs.at->deadline, (double)f->call.now);
-            else
-                f->walk->ended = 1;
-            f->walk->panicked = 1;
+            note_panic(f);
             return 0;
         }
-        if (f->verb->jobs < EMQ_SOURCE_WALKED_JOBS ? f->listed : f->out.result == EMQ_RESULT_CLAIMED && !f->walk)
-            pass_kept(f); /* so is the entry that CLAIM grants, its last one */
-        else if (f->verb->jobs >= EMQ_SOURCE_WALKED_JOBS && f->call.jobs.n)
-            pass_entries(f, logged);
-        switch (f->out.next) {
-        case EMQ_NEXT_LOOK: emq_look(f); continue;
-        case EMQ_NEXT_MORE: emq_read_more(f, f->out.want); continue;
-        }
-        if (EMQ_RARELY(f->walk)) f->walk->ended = f->call.ended;
-        return 1;
-    }
+        if (!EMQ_MOSTLY(f->verb->jobs == EMQ_SOURCE_NAMED_JOB)) pass(f, logged);
+    } while (f->out.next != EMQ_NEXT_FINISH && read_next(f));
+    if (EMQ_RARELY(f->walk)) f->walk->ended = f->call.ended;
+    return 1;
 }
 
 /* ---- A command from its reads to its reply ---- */
@@ -134,11 +148,25 @@ void emq_free_frame(emq_frame *f) {
 /* Kept from being inlined: a compiler that sees the size makes a loop of it that is slower than the call. */
 __attribute__((noipa)) static void clear(void *p, size_t n) { memset(p, 0, n); }
 
+/* Takes up a walk, or a scan that was made. */
+EMQ_COLD static void take_up(emq_frame *f, emq_walk *walk, emq_scanned *scan) {
+    emq_call *c = &f->call;
+    if (walk) {
+        f->walk = walk;
+        c->slice = walk->slice;
+        c->step = walk->step;
+        c->served_since = walk->served_since;
+    }
+    if (scan) {
+        f->scan = scan;
+        c->scanned = 1;
+        c->scanned_to = scan->to;
+    }
+}
+
 int emq_prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, const emq_verb *v, emq_walk *walk,
                 emq_scanned *scan) {
-    clear(f, offsetof(emq_frame, out) + offsetof(emq_outcome, numbers));
-    f->walk = walk;
-    f->scan = scan;
+    clear(f, offsetof(emq_frame, out) + offsetof(emq_outcome, given));
     f->ctx = ctx;
     f->argv = argv;
     f->verb = v;
@@ -157,19 +185,18 @@ int emq_prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, const emq
     c->now = vm_CachedMicroseconds() / 1000;
     c->replica = emq_is_replica && !v->readonly;
     c->epoch = emq_epoch;
-    if (EMQ_RARELY(walk)) {
-        c->slice = walk->slice;
-        c->step = walk->step;
-        c->served_since = walk->served_since;
-    }
-    if (EMQ_RARELY(scan)) {
-        c->scanned = 1;
-        c->scanned_to = scan->to;
-    }
+    if (EMQ_RARELY(walk || scan)) take_up(f, walk, scan);
     emq_read_plan(f);
     int decided = decide(f);
     if (f->identity) vm_CloseKey(f->identity);
     return decided;
+}
+
+/* Wakes who waits for what was done. */
+EMQ_APART static void wake(emq_frame *f) {
+    int awaited = emq_awaited(f);
+    if (awaited & EMQ_ADDS_JOB) emq_wake(vm_GetSelectedDb(f->ctx), f->base, f->base_len);
+    if (awaited & EMQ_OPENS_GATE) emq_wake_gated(vm_GetSelectedDb(f->ctx), f->base, f->base_len);
 }
 
 void emq_execute(emq_frame *f) {
@@ -177,9 +204,7 @@ void emq_execute(emq_frame *f) {
     emq_close_keys(f);
     if (!f->out.effects.n) return;
     emq_announce(f);
-    int awaited = EMQ_RARELY(emq_waiting_clients()) ? emq_awaited(f) : 0;
-    if (awaited & EMQ_ADDS_JOB) emq_wake(vm_GetSelectedDb(f->ctx), f->base, f->base_len);
-    if (awaited & EMQ_OPENS_GATE) emq_wake_gated(vm_GetSelectedDb(f->ctx), f->base, f->base_len);
+    if (EMQ_RARELY(emq_waiting_clients())) wake(f);
 }
 
 int emq_run_walk(vm_ctx *ctx, vm_string **argv, int verb, emq_walk *walk) {

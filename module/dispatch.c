@@ -23,6 +23,51 @@ EMQ_COLD static int reply_text(vm_ctx *ctx, int verb, int text) {
     return vm_ReplyWithError(ctx, emq_text[text]);
 }
 
+static inline void carry_out(emq_frame *f) {
+    emq_execute(f);
+    emq_send_reply(f);
+    count_call(f);
+    emq_free_frame(f);
+}
+
+/* Goes on where a decision asks for more than to be carried out, or panicked. */
+EMQ_COLD static int go_on(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int decided) {
+    const emq_verb *v = f->verb;
+    emq_scanned scan = {0};
+    int failed = EMQ_NUM_HOST_TEXTS; /* none */
+    if (decided && f->out.claim_identity) {
+        /* The call that claims runs other modules' callbacks, so no key stays open across it, and what was read before it is
+         * read again after it. */
+        emq_free_frame(f);
+        int claimed = emq_claim_identity(ctx);
+        emq_identity_claims += (uint64_t)claimed;
+        decided = emq_prepare(f, ctx, argv, argc, v, NULL, NULL);
+        if (!claimed || (decided && f->out.claim_identity)) failed = EMQ_HOST_UNCLAIMED;
+    } else if (decided && f->out.next == EMQ_NEXT_CLAIM) {
+        emq_free_frame(f);
+        return emq_wait(ctx, argv, argc);
+    } else if (decided && f->out.next == EMQ_NEXT_LIST) {
+        count_call(f);
+        emq_free_frame(f);
+        return emq_list_queues(ctx, argv);
+    } else if (decided && f->out.next == EMQ_NEXT_SCAN) {
+        /* So is a scan, which may meet keys that have expired. */
+        emq_close_keys(f);
+        if (!emq_make_scan(f, &scan)) failed = EMQ_HOST_UNSCANNED;
+        emq_free_frame(f);
+        decided = emq_prepare(f, ctx, argv, argc, v, NULL, failed == EMQ_HOST_UNSCANNED ? NULL : &scan);
+    }
+    if (!decided) failed = EMQ_HOST_PANICKED;
+    if (failed == EMQ_NUM_HOST_TEXTS) {
+        carry_out(f);
+    } else {
+        reply_text(ctx, v->number, failed);
+        emq_free_frame(f);
+    }
+    if (scan.reply) vm_FreeCallReply(scan.reply);
+    return VM_OK;
+}
+
 static int run(vm_ctx *ctx, vm_string **argv, int argc, const emq_verb *v) {
     if (EMQ_RARELY(vm_IsKeysPositionRequest(ctx))) {
         for (int i = 0; i < argc && i < v->num_args; i++)
@@ -36,41 +81,10 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, const emq_verb *v) {
         return vm_WrongArity(ctx);
     if (EMQ_RARELY(emq_is_child)) return reply_text(ctx, v->number, EMQ_HOST_FORKED);
     emq_frame f;
-    emq_scanned scan = {0};
-    int failed = EMQ_NUM_HOST_TEXTS; /* none */
     int decided = emq_prepare(&f, ctx, argv, argc, v, NULL, NULL);
-    if (EMQ_RARELY(decided && f.out.claim_identity)) {
-        /* The call that claims runs other modules' callbacks, so no key stays open across it, and what was read before it is
-         * read again after it. */
-        emq_free_frame(&f);
-        int claimed = emq_claim_identity(ctx);
-        emq_identity_claims += (uint64_t)claimed;
-        decided = emq_prepare(&f, ctx, argv, argc, v, NULL, NULL);
-        if (!claimed || (decided && f.out.claim_identity)) failed = EMQ_HOST_UNCLAIMED;
-    } else if (EMQ_RARELY(decided && f.out.next == EMQ_NEXT_CLAIM)) {
-        emq_free_frame(&f);
-        return emq_wait(ctx, argv, argc);
-    } else if (EMQ_RARELY(decided && f.out.next == EMQ_NEXT_LIST)) {
-        count_call(&f);
-        emq_free_frame(&f);
-        return emq_list_queues(ctx, argv);
-    } else if (EMQ_RARELY(decided && f.out.next == EMQ_NEXT_SCAN)) {
-        /* So is a scan, which may meet keys that have expired. */
-        emq_close_keys(&f);
-        if (!emq_make_scan(&f, &scan)) failed = EMQ_HOST_UNSCANNED;
-        emq_free_frame(&f);
-        decided = emq_prepare(&f, ctx, argv, argc, v, NULL, failed == EMQ_HOST_UNSCANNED ? NULL : &scan);
-    }
-    if (EMQ_RARELY(!decided)) failed = EMQ_HOST_PANICKED;
-    if (EMQ_RARELY(failed != EMQ_NUM_HOST_TEXTS)) {
-        reply_text(ctx, v->number, failed);
-    } else {
-        emq_execute(&f);
-        emq_send_reply(&f);
-        count_call(&f);
-    }
-    emq_free_frame(&f);
-    if (EMQ_RARELY(scan.reply)) vm_FreeCallReply(scan.reply);
+    if (EMQ_RARELY(!decided || f.out.claim_identity || f.out.next != EMQ_NEXT_FINISH))
+        return go_on(&f, ctx, argv, argc, decided);
+    carry_out(&f);
     return VM_OK;
 }
 

@@ -98,7 +98,7 @@ static void zadd(emq_frame *f, emq_effect *e) {
     if (vm_ZsetAdd(key, (double)e->score, item->id, &flags) != VM_OK || !(flags & (VM_ZADD_ADDED | VM_ZADD_UPDATED)))
         return;
     vm_string *made = e->score ? decimal(e->score) : NULL;
-    vm_string *word[MAX_WORDS] = {emq_name(f, item, e->key), made ? made : emq_const[EMQ_CONST_ZERO], item->id};
+    vm_string *word[MAX_WORDS] = {f->name[e->key], made ? made : emq_const[EMQ_CONST_ZERO], item->id};
     propagate(f, "ZADD", word, 3);
     if (made) vm_FreeString(NULL, made);
     e->changed = e->key;
@@ -109,7 +109,7 @@ static int zrem_from(emq_frame *f, emq_effect *e, int at) {
     emq_item *item = item_of(f, e);
     vm_key *key = emq_open(f, item, at);
     if (vm_ZsetRem(key, item->id, &removed) != VM_OK || !removed) return 0;
-    vm_string *word[MAX_WORDS] = {emq_name(f, item, at), item->id};
+    vm_string *word[MAX_WORDS] = {f->name[at], item->id};
     propagate(f, "ZREM", word, 2);
     e->changed = (uint8_t)at;
     e->emptied = vm_KeyType(key) == VM_TYPE_EMPTY;
@@ -123,9 +123,9 @@ static void zrem(emq_frame *f, emq_effect *e) {
 static void del(emq_frame *f, emq_effect *e) {
     emq_item *item = item_of(f, e);
     vm_string *word[MAX_WORDS] = {item->row_name};
-    vm_DeleteKey(emq_open(f, item, e->key));
+    vm_DeleteKey(emq_open(f, item, EMQ_KEY_ROW));
     propagate(f, "DEL", word, 1);
-    e->changed = e->key;
+    e->changed = EMQ_KEY_ROW;
 }
 
 /* What a counter is counted up by; *made is set to it if it is to be freed. */
@@ -138,7 +138,7 @@ static void hincrby(emq_frame *f, emq_effect *e) {
     vm_string *sum = vm_CreateStringFromLongLong(NULL, e->values[0]), *field = emq_field[e->fields[0]], *made = NULL;
     vm_HashSet(emq_open_or_make(f, item_of(f, e), e->key), VM_HASH_NONE, field, sum, NULL);
     vm_FreeString(NULL, sum);
-    vm_string *word[MAX_WORDS] = {emq_name(f, NULL, e->key), field, addend(e, &made)};
+    vm_string *word[MAX_WORDS] = {f->name[e->key], field, addend(e, &made)};
     propagate(f, "HINCRBY", word, 3);
     if (made) vm_FreeString(NULL, made);
     e->changed = e->key;
@@ -157,9 +157,12 @@ static int turn_of(const emq_effect *e) {
 /* Calls do_effects for the whole log, with those whose turn it is. */
 static inline void in_order(emq_frame *f, void (*do_effects)(emq_frame *, emq_effect *, emq_effect *, int turn)) {
     emq_effect *first = f->out.effects.at, *end = first + f->out.effects.n;
-    int together = f->call.first + f->call.jobs.n <= 1;
-    do_effects(f, first, end, together ? ALL : EARLY);
-    if (!together) do_effects(f, first, end, LATE);
+    int turn = ALL;
+    if (EMQ_RARELY(f->call.first + f->call.jobs.n > 1)) {
+        do_effects(f, first, end, EARLY);
+        turn = LATE;
+    }
+    do_effects(f, first, end, turn);
 }
 
 static void apply(emq_frame *f, emq_effect *e, emq_effect *end, int turn) {
@@ -271,7 +274,7 @@ static int is_of_row(const emq_effect *e) {
 }
 static int is_last(const emq_effect *e) { return e->op == EMQ_OP_HINCRBY || e->key == EMQ_KEY_META; }
 
-static void apply_merged(emq_frame *f) {
+EMQ_APART static void apply_merged(emq_frame *f) {
     touched sets = touched_sets(f);
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t s = sets.leave[pass]; s; s &= s - 1) remove_ids(f, __builtin_ctz(s), pass);
@@ -322,13 +325,14 @@ int emq_awaited(const emq_frame *f) {
 static void announce(emq_frame *f, emq_effect *e, emq_effect *end, int turn) {
     for (; e < end; e++) {
         if (e->changed == EMQ_NO_KEY || (EMQ_RARELY(turn != ALL) && turn_of(e) != turn)) continue;
-        announce_key(f, emq_name(f, item_of(f, e), e->changed), e->op, e->emptied);
+        vm_string *name = e->changed == EMQ_KEY_ROW ? item_of(f, e)->row_name : f->name[e->changed];
+        announce_key(f, name, e->op, e->emptied);
     }
 }
 
 static void announce_effect(emq_frame *f, emq_effect *e) { announce(f, e, e + 1, ALL); }
 
-static void announce_merged(emq_frame *f) {
+EMQ_APART static void announce_merged(emq_frame *f) {
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t s = f->removed[pass]; s; s &= s - 1) {
             int set = __builtin_ctz(s);
@@ -347,7 +351,7 @@ static void announce_merged(emq_frame *f) {
 
 /* The key API writes a field without the time to live that it may have where fields can expire; HINCRBY keeps it. There
  * the command itself counts, after all else, for it runs other modules' callbacks. */
-static void count_by_command(emq_frame *f) {
+EMQ_APART static void count_by_command(emq_frame *f) {
     for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++) {
         if (e->op != EMQ_OP_HINCRBY) continue;
         vm_string *made = NULL;

@@ -16,10 +16,11 @@
 
 /* The path of a command through the server is longer than the processor's instruction cache, so each line of it that a
  * command does not need costs time. Code that seldom runs is kept apart and not inlined, as is what only lists and long
- * walks need, and what follows a condition that seldom holds is put out of the way. */
+ * walks need, and what follows a condition that seldom holds is put out of the way. Single jobs go straight through. */
 #define EMQ_COLD __attribute__((cold, noinline))
 #define EMQ_APART __attribute__((noinline))
 #define EMQ_RARELY(condition) __builtin_expect(!!(condition), 0)
+#define EMQ_MOSTLY(condition) __builtin_expect(!!(condition), 1)
 
 /* A verb as C needs it, filled in from the command table at load. */
 typedef struct {
@@ -39,6 +40,7 @@ typedef struct {
     size_t cut_len;
     uint8_t view[EMQ_MAX_ARGS];   /* the arguments that a decision may look at, of a list those of one job; ends in 0 */
     uint8_t arg_of[EMQ_NUM_KEYS]; /* which argument names a key, or 0 */
+    int mode, identity_mode;      /* in which keys, and the identity, are opened */
     /* The plan. */
     uint32_t keys; /* as bits */
     uint8_t jobs;  /* where the jobs come from */
@@ -48,8 +50,8 @@ typedef struct {
     vm_string *value_names[EMQ_MAX_READ]; /* their names, the rest NULL */
     uint8_t payload_value;                /* which of them is the payload, where jobs are handed out */
     uint8_t late[EMQ_MAX_READ]; /* fields that are read when a decision asks for them, the rest EMQ_NO_FIELD */
-    uint8_t late_probes;
-    uint8_t num_probes;
+    uint8_t num_probes, late_probes;
+    uint8_t probed; /* there are probes that are not late */
     uint8_t member;
     uint8_t creates; /* the listed jobs are new ones: their rows are not there */
     uint8_t gated;
@@ -102,41 +104,43 @@ typedef struct {
 } emq_scanned;
 
 typedef struct {
+    /* What is used again and again comes first: an instruction that reaches it is shorter. */
     vm_ctx *ctx;
     vm_string **argv;
     const emq_verb *verb;
+    emq_item *items; /* of the jobs: those before call.first are decided, then come those of the window */
+    int32_t
+        *twins; /* of each, the place of the first with the same id, from 1; 0 if it is that itself; NULL: all are */
     const char *base; /* the queue's base, cut off a declared key */
     size_t base_len;
-    vm_string *name[EMQ_NUM_KEYS];
-    vm_key *key[EMQ_NUM_KEYS];
     uint32_t open;     /* keys that are open, as bits; rows are not among them */
     uint32_t owned;    /* keys whose name we made */
     int mode;          /* in which the next key is opened */
-    uint8_t first_key; /* the key that was opened when no other was, or EMQ_NO_KEY; if it is a row, */
-    int32_t first_row; /* that item's; else -1 */
     int32_t open_row;  /* the first item whose row is open, or -1 */
+    int32_t first_row; /* if the key that was opened when no other was is a row, that item's */
+    uint8_t first_key; /* that key, or EMQ_NO_KEY */
+    int32_t room;      /* for items and marks */
+    int32_t listed;    /* the number of jobs that the caller lists */
+    int spilled;       /* there is something that had no room in the frame */
     uint32_t hash;     /* of the base, or 0 before it is needed */
-    vm_string *oldest; /* of the figures */
     vm_key *identity;
     emq_walk *walk;    /* of the pump or of a client that waits; NULL in a command */
     emq_scanned *scan; /* NULL where there is none */
-    int32_t listed;    /* the number of jobs that the caller lists */
-    int32_t
-        *twins; /* of each, the place of the first with the same id, from 1; 0 if it is that itself; NULL: all are */
+    vm_string *name[EMQ_NUM_KEYS];
+    vm_key *key[EMQ_NUM_KEYS];
+    vm_string *oldest; /* of the figures */
     /* What merged effects did to the sets, as bits: ids were removed, in a first and a second pass, or added; the set went
      * away with them. */
     uint32_t removed[2], added, emptied;
-    emq_item *items; /* of the jobs: those before call.first are decided, then come those of the window */
-    int32_t room;    /* for items and marks */
-    int spilled;     /* there is something that had no room in the frame */
     uint32_t dispositions[EMQ_NUM_DISPOSITIONS];
+    emq_item first_item; /* most commands need no more than one of each */
     emq_call call;
     emq_bytes first_args[EMQ_MAX_ARGS];
-    emq_outcome out; /* cleared up to its numbers */
+    emq_outcome out; /* cleared up to the numbers that are given */
     /* From here on nothing is cleared. */
-    emq_item first_item; /* most commands need no more than one of each */
     emq_mark first_mark;
     vm_string *probe[EMQ_MAX_PROBES]; /* of those that call.probed tells of */
+    emq_bytes probe_bytes[EMQ_MAX_PROBES];
     emq_figures figures;
     emq_effect first_effects[EMQ_MAX_EFFECTS];
     emq_job jobs[EMQ_WINDOW];
@@ -242,10 +246,12 @@ int emq_find_base(emq_frame *f);
 /* The name of a key of the frame's queue, looked for the first time; not that of a row. */
 vm_string *emq_find_name(emq_frame *f, int key);
 
-/* The name of a key of the frame's queue; the row is the item's. */
-static inline vm_string *emq_name(emq_frame *f, const emq_item *item, int key) {
-    if (key == EMQ_KEY_ROW) return item->row_name;
+/* The name of a key of the frame's queue; the row is the item's. A key that is or was open has a name. */
+static inline vm_string *emq_key_name(emq_frame *f, int key) {
     return f->name[key] ? f->name[key] : emq_find_name(f, key);
+}
+static inline vm_string *emq_name(emq_frame *f, const emq_item *item, int key) {
+    return key == EMQ_KEY_ROW ? item->row_name : emq_key_name(f, key);
 }
 
 /* The item of a job's row: a key is open once, so where the caller lists a job twice the first one's item has it. */
@@ -316,13 +322,14 @@ void emq_wake_db(int db);
 /* From here on no key is open. */
 void emq_start_opening(emq_frame *f);
 
-/* Opens a key that is not open. */
-vm_key *emq_open_anew(emq_frame *f, emq_item *item, int key);
+/* Opens a row, or another key of the queue, that is not open. */
+vm_key *emq_open_row(emq_frame *f, emq_item *item);
+vm_key *emq_open_key(emq_frame *f, int key);
 
 /* The handle of a key, opened for reading and writing if it is not open yet. The item matters for a row alone. */
 static inline vm_key *emq_open(emq_frame *f, emq_item *item, int key) {
-    vm_key *open = key == EMQ_KEY_ROW ? item->row : f->key[key];
-    return open ? open : emq_open_anew(f, item, key);
+    if (key == EMQ_KEY_ROW) return item->row ? item->row : emq_open_row(f, item);
+    return f->key[key] ? f->key[key] : emq_open_key(f, key);
 }
 
 /* The same for a key that is about to be written, which may have to be made. Making a key runs other modules' callbacks,

@@ -13,54 +13,62 @@ static vm_key *open_next(emq_frame *f, vm_string *name, uint8_t key, int32_t ite
 }
 
 void emq_start_opening(emq_frame *f) {
-    f->mode = f->verb->readonly ? VM_READ | VM_OPEN_UNSEEN : VM_READ | VM_WRITE;
+    f->mode = f->verb->mode;
     f->first_key = EMQ_NO_KEY;
-    f->open_row = f->first_row = -1;
+    f->open_row = -1;
 }
 
-vm_key *emq_open_anew(emq_frame *f, emq_item *item, int key) {
-    if (key != EMQ_KEY_ROW) {
-        f->open |= 1u << key;
-        return f->key[key] = open_next(f, emq_name(f, item, key), (uint8_t)key, -1);
-    }
+vm_key *emq_open_row(emq_frame *f, emq_item *item) {
     int32_t i = (int32_t)(item - f->items);
-    item->row = open_next(f, item->row_name, EMQ_KEY_ROW, i);
     item->next_open = f->open_row;
     f->open_row = i;
-    return item->row;
+    return item->row = open_next(f, item->row_name, EMQ_KEY_ROW, i);
 }
 
-/* Closes all but the key that was opened first, if that one is to stay. */
-static void close_keys(emq_frame *f, int first_stays) {
-    int32_t stays = first_stays ? f->first_row : -1;
+vm_key *emq_open_key(emq_frame *f, int key) {
+    f->open |= 1u << key;
+    return f->key[key] = open_next(f, emq_key_name(f, key), (uint8_t)key, -1);
+}
+
+/* Closes all but those of some keys, as bits, and one item's row; -1: all rows. */
+static void close_but(emq_frame *f, uint32_t keys, int32_t row) {
     for (int32_t i = f->open_row, next; i >= 0; i = next) {
-        next = f->items[i].next_open;
-        if (i == stays) continue;
-        vm_CloseKey(f->items[i].row);
-        f->items[i].row = NULL;
+        emq_item *item = &f->items[i];
+        next = item->next_open;
+        if (i == row) continue;
+        vm_CloseKey(item->row);
+        item->row = NULL;
     }
-    uint32_t kept = first_stays && stays < 0 ? f->open & 1u << f->first_key : 0;
-    for (uint32_t keys = f->open & ~kept; keys; keys &= keys - 1) {
-        int key = __builtin_ctz(keys);
+    for (uint32_t others = f->open & ~keys; others; others &= others - 1) {
+        int key = __builtin_ctz(others);
         vm_CloseKey(f->key[key]);
         f->key[key] = NULL;
     }
-    f->open = kept;
-    if (first_stays) {
-        f->open_row = stays;
-        if (stays >= 0) f->items[stays].next_open = -1;
-    } else {
-        emq_start_opening(f);
-    }
+    f->open = keys;
+    f->open_row = row;
 }
 
 void emq_close_keys(emq_frame *f) {
-    if (f->first_key != EMQ_NO_KEY) close_keys(f, 0);
+    if (f->first_key == EMQ_NO_KEY) return;
+    close_but(f, 0, -1);
+    emq_start_opening(f);
+}
+
+/* Closes all but a key, and that too unless it was opened first. */
+static void close_others(emq_frame *f, emq_item *item, int key) {
+    if (f->first_key != key || (key == EMQ_KEY_ROW && &f->items[f->first_row] != item)) {
+        emq_close_keys(f);
+    } else if (key != EMQ_KEY_ROW) {
+        close_but(f, 1u << key, -1);
+    } else {
+        close_but(f, 0, f->first_row);
+        item->next_open = -1;
+    }
 }
 
 vm_key *emq_open_or_make(emq_frame *f, emq_item *item, int key) {
     vm_key *there = emq_open(f, item, key);
     if (vm_KeyType(there) != VM_TYPE_EMPTY) return there;
-    close_keys(f, f->first_key == key && (key != EMQ_KEY_ROW || f->first_row == item - f->items));
+    close_others(f, item, key);
     return emq_open(f, item, key);
 }

@@ -350,7 +350,10 @@ typedef struct {
     } jobs;
     emq_bytes identity;
     emq_bytes epoch;
-    emq_bytes probes[9];
+    struct {
+        emq_bytes *at;
+        intptr_t n, room;
+    } probes;
     const emq_figures *figures;
     int64_t num_active;
     int64_t max_payload;
@@ -367,27 +370,27 @@ typedef struct {
     uint8_t ended;
     uint8_t scanned;
 } emq_call;
-_Static_assert(sizeof(emq_call) == 304, "Call");
+_Static_assert(sizeof(emq_call) == 184, "Call");
 _Static_assert(offsetof(emq_call, args) == 0, "Call.Args");
 _Static_assert(offsetof(emq_call, jobs) == 24, "Call.Jobs");
 _Static_assert(offsetof(emq_call, identity) == 48, "Call.Identity");
 _Static_assert(offsetof(emq_call, epoch) == 64, "Call.Epoch");
 _Static_assert(offsetof(emq_call, probes) == 80, "Call.Probes");
-_Static_assert(offsetof(emq_call, figures) == 224, "Call.Figures");
-_Static_assert(offsetof(emq_call, num_active) == 232, "Call.NumActive");
-_Static_assert(offsetof(emq_call, max_payload) == 240, "Call.MaxPayload");
-_Static_assert(offsetof(emq_call, now) == 248, "Call.Now");
-_Static_assert(offsetof(emq_call, served_since) == 256, "Call.ServedSince");
-_Static_assert(offsetof(emq_call, scanned_to) == 264, "Call.ScannedTo");
-_Static_assert(offsetof(emq_call, step) == 272, "Call.Step");
-_Static_assert(offsetof(emq_call, first) == 276, "Call.First");
-_Static_assert(offsetof(emq_call, slice) == 280, "Call.Slice");
-_Static_assert(offsetof(emq_call, probed) == 284, "Call.Probed");
-_Static_assert(offsetof(emq_call, types) == 288, "Call.Types");
-_Static_assert(offsetof(emq_call, identity_type) == 296, "Call.IdentityType");
-_Static_assert(offsetof(emq_call, replica) == 297, "Call.Replica");
-_Static_assert(offsetof(emq_call, ended) == 298, "Call.Ended");
-_Static_assert(offsetof(emq_call, scanned) == 299, "Call.Scanned");
+_Static_assert(offsetof(emq_call, figures) == 104, "Call.Figures");
+_Static_assert(offsetof(emq_call, num_active) == 112, "Call.NumActive");
+_Static_assert(offsetof(emq_call, max_payload) == 120, "Call.MaxPayload");
+_Static_assert(offsetof(emq_call, now) == 128, "Call.Now");
+_Static_assert(offsetof(emq_call, served_since) == 136, "Call.ServedSince");
+_Static_assert(offsetof(emq_call, scanned_to) == 144, "Call.ScannedTo");
+_Static_assert(offsetof(emq_call, step) == 152, "Call.Step");
+_Static_assert(offsetof(emq_call, first) == 156, "Call.First");
+_Static_assert(offsetof(emq_call, slice) == 160, "Call.Slice");
+_Static_assert(offsetof(emq_call, probed) == 164, "Call.Probed");
+_Static_assert(offsetof(emq_call, types) == 168, "Call.Types");
+_Static_assert(offsetof(emq_call, identity_type) == 176, "Call.IdentityType");
+_Static_assert(offsetof(emq_call, replica) == 177, "Call.Replica");
+_Static_assert(offsetof(emq_call, ended) == 178, "Call.Ended");
+_Static_assert(offsetof(emq_call, scanned) == 179, "Call.Scanned");
 
 typedef struct {
     int64_t values[5];
@@ -493,10 +496,11 @@ typedef struct {
     uint8_t claim_identity;
     uint8_t gated;
     int32_t job;
+    int64_t given[12];
     int64_t numbers[15];
     uint8_t text[1024];
 } emq_outcome;
-_Static_assert(sizeof(emq_outcome) == 1288, "Outcome");
+_Static_assert(sizeof(emq_outcome) == 1384, "Outcome");
 _Static_assert(offsetof(emq_outcome, effects) == 0, "Outcome.Effects");
 _Static_assert(offsetof(emq_outcome, marks) == 24, "Outcome.Marks");
 _Static_assert(offsetof(emq_outcome, reply) == 48, "Outcome.Reply");
@@ -516,8 +520,9 @@ _Static_assert(offsetof(emq_outcome, admitted) == 135, "Outcome.Admitted");
 _Static_assert(offsetof(emq_outcome, claim_identity) == 136, "Outcome.ClaimIdentity");
 _Static_assert(offsetof(emq_outcome, gated) == 137, "Outcome.Gated");
 _Static_assert(offsetof(emq_outcome, job) == 140, "Outcome.job");
-_Static_assert(offsetof(emq_outcome, numbers) == 144, "Outcome.Numbers");
-_Static_assert(offsetof(emq_outcome, text) == 264, "Outcome.Text");
+_Static_assert(offsetof(emq_outcome, given) == 144, "Outcome.given");
+_Static_assert(offsetof(emq_outcome, numbers) == 240, "Outcome.Numbers");
+_Static_assert(offsetof(emq_outcome, text) == 360, "Outcome.Text");
 
 typedef struct {
     uint8_t key;

@@ -10,29 +10,28 @@ static uint8_t type_of(vm_key *key) { return (uint8_t)(vm_KeyType(key) + 1); }
 /* ---- The queue as a whole ---- */
 
 static void read_identity(emq_frame *f) {
-    f->identity = vm_OpenKey(f->ctx, emq_identity_key,
-                             VM_READ | VM_OPEN_NOSTATS | VM_OPEN_NONOTIFY | VM_OPEN_NOEXPIRE |
-                                 (f->verb->readonly ? VM_OPEN_NOTOUCH : 0));
+    f->identity = vm_OpenKey(f->ctx, emq_identity_key, f->verb->identity_mode);
     f->call.identity_type = type_of(f->identity);
-    if (f->call.identity_type == EMQ_TYPE_STRING) {
-        size_t n;
-        const char *p = vm_StringDMA(f->identity, &n, VM_READ);
-        f->call.identity = (emq_bytes){p, (intptr_t)n};
-    }
+    if (EMQ_RARELY(f->call.identity_type != EMQ_TYPE_STRING)) return;
+    size_t n;
+    const char *p = vm_StringDMA(f->identity, &n, VM_READ);
+    f->call.identity = (emq_bytes){p, (intptr_t)n};
 }
 
 static void read_type(emq_frame *f, int key) { f->call.types[key] = type_of(emq_open(f, NULL, key)); }
 
 static void read_probes(emq_frame *f) {
+    f->call.probes.at = f->probe_bytes;
+    f->call.probes.n = f->call.probes.room = EMQ_MAX_PROBES;
     for (int i = 0; i < f->verb->num_probes; i++) {
-        emq_probe probe = f->verb->probes[i];
-        if (f->call.types[probe.key] != EMQ_TYPE_HASH) {
-            i += probe.more;
+        const emq_probe *probe = &f->verb->probes[i];
+        if (f->call.types[probe->key] != EMQ_TYPE_HASH) {
+            i += probe->more;
             continue;
         }
-        vm_HashGet(f->key[probe.key], VM_HASH_NONE, emq_field[probe.field], &f->probe[i], NULL);
+        vm_HashGet(f->key[probe->key], VM_HASH_NONE, emq_field[probe->field], &f->probe[i], NULL);
         if (!f->probe[i]) continue;
-        f->call.probes[i] = emq_bytes_of(f->probe[i]);
+        f->probe_bytes[i] = emq_bytes_of(f->probe[i]);
         f->call.probed |= 1u << i;
     }
 }
@@ -88,15 +87,16 @@ EMQ_COLD static void make_room(emq_frame *f, int32_t n) {
     }
 }
 
+static inline void clear_job(emq_job *job) {
+    memset(&job->deadline, 0, offsetof(emq_job, row) - offsetof(emq_job, deadline));
+}
+
 /* The next slot of the window, and its item, of which nothing is read yet. */
 static emq_job *next_slot(emq_frame *f, emq_item **item) {
     emq_job *job = &f->call.jobs.at[f->call.jobs.n];
     *item = &f->items[f->call.first + f->call.jobs.n];
     memset(*item, 0, sizeof(**item));
-    job->present = 0;
-    job->shift = job->twin = 0;
-    job->member = job->looked = 0;
-    job->deadline = 0;
+    clear_job(job);
     return job;
 }
 
@@ -116,35 +116,28 @@ static void read_row(emq_frame *f, emq_job *job, emq_item *item, vm_key *row) {
 }
 
 /* Reads whether the plan's set holds a job. */
-static void read_member(emq_frame *f, emq_job *job, const emq_item *item) {
+EMQ_APART static void read_member(emq_frame *f, emq_job *job, const emq_item *item) {
     int set = f->verb->member;
     double score;
-    if (set != EMQ_NO_KEY && f->call.types[set] == EMQ_TYPE_SORTED_SET &&
-        vm_ZsetScore(f->key[set], item->id, &score) == VM_OK)
+    if (f->call.types[set] == EMQ_TYPE_SORTED_SET && vm_ZsetScore(f->key[set], item->id, &score) == VM_OK)
         job->member = (uint8_t)(1u << set);
 }
 
-/* Puts the job that the caller names into the first slot. */
-static void start_named(emq_frame *f) {
-    emq_item *item;
-    emq_job *job = next_slot(f, &item);
-    item->id = f->argv[f->verb->id_at];
-    job->id = f->call.args.at[f->verb->id_at];
-    job->type = EMQ_TYPE_UNREAD;
+/* Puts the job that the caller names into the first slot, whose item is clear. */
+static inline void start_named(emq_frame *f) {
+    int id = f->verb->id_at, row = f->verb->arg_of[EMQ_KEY_ROW];
+    f->first_item.id = f->argv[id];
+    if (EMQ_MOSTLY(row)) f->first_item.row_name = f->argv[row];
+    f->jobs->id = f->call.args.at[id];
+    clear_job(f->jobs);
     f->call.jobs.n = 1;
 }
 
-static void open_named(emq_frame *f) {
-    emq_item *item = f->items;
-    int arg = f->verb->arg_of[EMQ_KEY_ROW];
-    item->row_name = arg ? f->argv[arg] : emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, f->call.jobs.at->id);
-    item->owns_row_name = !arg;
-    emq_open_anew(f, item, EMQ_KEY_ROW);
-}
-
-static void read_named(emq_frame *f) {
-    read_row(f, f->call.jobs.at, f->items, f->items[0].row);
-    read_member(f, f->call.jobs.at, f->items);
+/* Where the caller does not give the name of that job's row. */
+EMQ_APART static void name_named(emq_frame *f) {
+    emq_item *item = &f->first_item;
+    item->row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, f->jobs->id);
+    item->owns_row_name = 1;
 }
 
 /* Reads the type of a key that is not kept open. */
@@ -171,7 +164,7 @@ static int read_listed(emq_frame *f) {
         return 1;
     }
     read_row(f, job, item, emq_open(f, emq_row_item(f, i), EMQ_KEY_ROW));
-    read_member(f, job, item);
+    if (f->verb->member != EMQ_NO_KEY) read_member(f, job, item);
     return 1;
 }
 
@@ -192,10 +185,13 @@ EMQ_COLD static int read_queue(emq_frame *f) {
     return 1;
 }
 
-/* Starts the walk, where the pump's last one stopped. 0 if there is nothing more. */
-static int start_walk(emq_frame *f, vm_key *set) {
-    emq_position at = f->walk ? f->walk->at : (emq_position){-INFINITY, 0};
-    double to = f->verb->due ? (double)f->call.now : INFINITY, score;
+/* Where a walk ends. */
+static double end_of_walk(const emq_frame *f) { return f->verb->due ? (double)f->call.now : INFINITY; }
+
+/* Goes on with a walk where the last one stopped. 0 if there is nothing more. */
+EMQ_APART static int resume_walk(emq_frame *f, vm_key *set) {
+    emq_position at = f->walk->at;
+    double to = end_of_walk(f), score;
     vm_ZsetFirstInScoreRange(set, at.score, to, 0, 0);
     if (!at.ties) return 1;
     /* Past all ties but the last without a look, for they may be very many. */
@@ -206,6 +202,12 @@ static int start_walk(emq_frame *f, vm_key *set) {
     if (tie && score == at.score) return vm_ZsetRangeNext(set);
     /* Some of them are gone, and what was passed instead is new to us. */
     vm_ZsetFirstInScoreRange(set, at.score, to, 1, 0);
+    return 1;
+}
+
+static int start_walk(emq_frame *f, vm_key *set) {
+    if (EMQ_RARELY(f->walk)) return resume_walk(f, set);
+    vm_ZsetFirstInScoreRange(set, -INFINITY, end_of_walk(f), 0, 0);
     return 1;
 }
 
@@ -307,19 +309,32 @@ EMQ_COLD void emq_look(emq_frame *f) {
 
 /* ---- The plan ---- */
 
+/* Reads the first jobs where the caller does not name the one, and no set is walked. */
+EMQ_APART static void read_first(emq_frame *f) {
+    if (f->listed)
+        emq_read_more(f, f->listed < EMQ_WINDOW ? f->listed : EMQ_WINDOW);
+    else if (f->scan)
+        emq_read_more(f, EMQ_WINDOW);
+    else if (f->verb->figures)
+        read_figures(f);
+}
+
 /* Where the names can't be those of one queue, nothing may be written, or a list is too long, nothing is read: Go refuses
  * these before it looks at the store. */
 void emq_read_plan(emq_frame *f) {
     const emq_verb *v = f->verb;
     const emq_bytes *numkeys = &f->call.args.at[1];
-    int named = v->jobs == EMQ_SOURCE_NAMED_JOB;
+    int named = EMQ_MOSTLY(v->jobs == EMQ_SOURCE_NAMED_JOB);
     if (named) start_named(f);
     if (EMQ_RARELY(v->numkeys && (numkeys->n != 1 || numkeys->p[0] != '0' + v->numkeys))) return;
     if (EMQ_RARELY(f->call.replica || (v->cut_at && !emq_find_base(f)))) return;
     if (EMQ_RARELY(f->listed > EMQ_MAX_LIST && v->jobs == EMQ_SOURCE_LISTED_JOBS)) return;
-    if (named) open_named(f); /* first, for it is the key that is most often made */
+    if (named) { /* first, for it is the key that is most often made */
+        if (EMQ_RARELY(!f->first_item.row_name)) name_named(f);
+        emq_open_row(f, &f->first_item);
+    }
     uint32_t keys = v->keys;
-    int probed = v->num_probes && !v->late_probes;
+    int probed = v->probed;
     if (v->gated && !emq_may_have_meta()) {
         keys &= ~(1u << EMQ_KEY_META);
         f->call.types[EMQ_KEY_META] = EMQ_TYPE_NONE;
@@ -327,23 +342,22 @@ void emq_read_plan(emq_frame *f) {
     }
     for (; keys; keys &= keys - 1) {
         int key = __builtin_ctz(keys);
-        f->call.types[key] = type_of(emq_open_anew(f, NULL, key));
+        f->call.types[key] = type_of(emq_open_key(f, key));
     }
     read_identity(f);
     if (probed) read_probes(f);
+    if (EMQ_MOSTLY(named)) {
+        read_row(f, f->jobs, &f->first_item, f->first_item.row);
+        if (v->member != EMQ_NO_KEY) read_member(f, f->jobs, &f->first_item);
+        return;
+    }
     if (v->gated && f->call.types[EMQ_KEY_META] == EMQ_TYPE_HASH &&
         f->call.types[EMQ_KEY_ACTIVE] == EMQ_TYPE_SORTED_SET)
         f->call.num_active = (int64_t)vm_ValueLength(f->key[EMQ_KEY_ACTIVE]);
-    if (named)
-        read_named(f);
-    else if (f->listed)
-        emq_read_more(f, f->listed < EMQ_WINDOW ? f->listed : EMQ_WINDOW);
-    else if (v->jobs == EMQ_SOURCE_WALKED_JOBS)
+    if (v->jobs == EMQ_SOURCE_WALKED_JOBS)
         read_first_entry(f);
-    else if (f->scan)
-        emq_read_more(f, EMQ_WINDOW);
-    else if (v->figures)
-        read_figures(f);
+    else
+        read_first(f);
 }
 
 void emq_free_item(emq_item *item) {

@@ -92,7 +92,12 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	verb.creates = flag(c.Plan.Jobs == commands.ListedJobs && len(c.Plan.Values) == 0)
 	verb.gated, verb.payload_at = flag(c.Plan.Gated), C.int(c.At(commands.RolePayload))
 	verb.figures, verb.late_probes = flag(c.Plan.Figures), flag(c.Plan.LateProbes)
-	verb.num_probes = C.uint8_t(len(c.Plan.Probes))
+	verb.num_probes, verb.probed = C.uint8_t(len(c.Plan.Probes)), flag(len(c.Plan.Probes) > 0 && !c.Plan.LateProbes)
+	verb.mode, verb.identity_mode = C.VM_READ|C.VM_WRITE, C.VM_READ|C.VM_OPEN_NOSTATS|C.VM_OPEN_NONOTIFY|C.VM_OPEN_NOEXPIRE
+	if c.ReadOnly() { // it leaves no trace
+		verb.mode = C.VM_READ | C.VM_OPEN_UNSEEN
+		verb.identity_mode |= C.VM_OPEN_NOTOUCH
+	}
 	for i, p := range c.Plan.Probes {
 		verb.probes[i] = C.emq_probe{key: C.uint8_t(p.Key), field: C.uint8_t(p.Field), more: C.uint8_t(p.More)}
 	}

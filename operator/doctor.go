@@ -1,8 +1,10 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +31,12 @@ type Check struct {
 	Status Status
 	Text   string // what was found
 	Advice string // what to do, if anything; a page of docs/ where there is more
+}
+
+// WorstFirst orders checks: what is not known is less than what is known to be bad.
+func WorstFirst(x, y Check) int {
+	grave := [...]int{OK: 0, Unknown: 1, Warning: 2, Critical: 3}
+	return cmp.Compare(grave[y.Status], grave[x.Status])
 }
 
 // Doctor looks whether the server is fit to keep jobs: module and wire, the fence, memory policy and room, persistence,
@@ -88,12 +96,18 @@ func (s *Server) checks(ctx context.Context, queues []Queue, err error) []Check 
 	return list
 }
 
+// Answers reports whether a server can be asked, by what PING was answered with. NOPERM is a matter of the user's, and while its disk
+// is full or its primary gone a server refuses PING with all that it can't do then: but it tells why.
+func Answers(ping error) bool {
+	return ping == nil || slices.Contains([]string{"NOPERM", "MISCONF", "MASTERDOWN"}, class(ping))
+}
+
 func (s *Server) reachable(ctx context.Context) Check {
 	began := time.Now()
 	_, err := s.conn.Do(ctx, "PING")
 	switch class := class(err); {
-	case err == nil || class == "NOPERM":
-		return Check{Text: fmt.Sprintf("it answered within %s", time.Since(began).Round(100*time.Microsecond))}
+	case Answers(err):
+		return Check{Text: fmt.Sprintf("it answered within %s", max(time.Since(began).Round(100*time.Microsecond), 100*time.Microsecond))}
 	case class == "NOAUTH" || class == "WRONGPASS":
 		return Check{Status: Critical, Text: err.Error(), Advice: "Give the user and the password in the URL"}
 	default:
@@ -196,8 +210,10 @@ func (e *exam) role(context.Context) Check {
 		switch {
 		case e.info["role"] == "master":
 			return Check{Text: "primary"}
+		case e.info["master_sync_in_progress"] == "1":
+			return Check{Status: Warning, Text: fmt.Sprintf("a replica, which copies its primary %s:%s anew", e.info["master_host"], e.info["master_port"]), Advice: "Wait until it has all"}
 		case e.info["master_link_status"] != "up":
-			return Check{Status: Critical, Text: fmt.Sprintf("a replica, which has lost its primary %s:%s", e.info["master_host"], e.info["master_port"]), Advice: "See docs/operations.md, A replica and Sentinel"}
+			return Check{Status: Critical, Text: fmt.Sprintf("a replica without a link to its primary %s:%s", e.info["master_host"], e.info["master_port"]), Advice: "See docs/operations.md, A replica and Sentinel"}
 		}
 		return Check{Status: Warning, Text: fmt.Sprintf("a replica of %s:%s: changes are refused", e.info["master_host"], e.info["master_port"]), Advice: "Ask the primary"}
 	})
@@ -398,7 +414,7 @@ func (e *exam) gates(ctx context.Context) Check {
 	if len(found) > 0 {
 		return Check{Status: Warning, Text: some(found), Advice: "A broken gate is none; `emq audit QUEUE --fix` takes it away"}
 	}
-	return Check{Text: fmt.Sprintf("those of %d queues are in order", len(queues))}
+	return Check{Text: fmt.Sprintf("those of %s are in order", many(int64(len(queues)), "queue"))}
 }
 
 // idle reports whether a queue's work lies there with nobody to do it.
@@ -439,13 +455,13 @@ func (e *exam) workers(context.Context) Check {
 // workers is the check of what lies about.
 func workers(lying []string, queues int) Check {
 	if len(lying) == 0 {
-		return Check{Name: "workers", Text: fmt.Sprintf("none of %d queues has old work and no worker", queues)}
+		return Check{Name: "workers", Text: fmt.Sprintf("none of %s has old work and no worker", many(int64(queues), "queue"))}
 	}
 	return Check{Name: "workers", Status: Critical, Text: some(lying), Advice: "Start a worker; or see docs/trouble.md"}
 }
 
 func waiting(q Queue, since time.Duration) string {
-	return fmt.Sprintf("%d jobs to do, the oldest for %s, and no worker", q.Pending, rounded(since))
+	return fmt.Sprintf("%s to do, the oldest for %s, and no worker", many(q.Pending, "job"), rounded(since))
 }
 
 func (e *exam) dead(context.Context) Check {
@@ -453,13 +469,21 @@ func (e *exam) dead(context.Context) Check {
 	if err != nil {
 		return unknown(err)
 	}
-	jobs, in := int64(0), 0
+	jobs, in := int64(0), int64(0)
 	for _, q := range queues {
 		if jobs += q.Dead; q.Dead > 0 {
 			in++
 		}
 	}
-	return Check{Text: fmt.Sprintf("%d dead letters in %d queues", jobs, in)}
+	return Check{Text: fmt.Sprintf("%s in %s", many(jobs, "dead letter"), many(in, "queue"))}
+}
+
+// many is a number of things: "1 job", "2 jobs".
+func many(n int64, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }
 
 // rounded is a duration as people say it.

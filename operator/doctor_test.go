@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +57,7 @@ func TestDoctor(t *testing.T) {
 	must(t, c, q.Enqueue(old, "x"))
 	found = examined(t, s)
 	statuses(t, found, map[string]Status{"workers": Critical})
-	require.Contains(t, found["workers"].Text, `"q" has 1 jobs to do, the oldest for 1h0m, and no worker`)
+	require.Contains(t, found["workers"].Text, `"q" has 1 job to do, the oldest for 1h0m, and no worker`)
 	must(t, c, q.Pause(0))
 	statuses(t, examined(t, s), nil)
 	must(t, c, q.Resume())
@@ -128,4 +130,34 @@ func TestDoctorElsewhere(t *testing.T) {
 			require.True(t, strings.Contains(check.Text, "NOPERM"), check)
 		}
 	}
+}
+
+// A server refuses PING too while its disk is full or its primary gone; what is the matter is told all the same.
+func TestDoctorRefused(t *testing.T) {
+	needs(t)
+	dir := filepath.Join(t.TempDir(), "gone")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	p := store.Open(t, store.Pumped("--dir", dir, "--save", "3600 1000", "--appendonly", "no"))
+	c := p.Conn()
+	require.NoError(t, os.RemoveAll(dir))
+	c.Do("BGSAVE")
+	store.WaitFor(t, "the snapshot to fail", func() bool { return strings.HasPrefix(c.Do("PING"), "-MISCONF") })
+	found := examined(t, at(t, p, ""))
+	require.Equal(t, Check{Name: "persistence", Status: Critical, Text: "the last snapshot failed: writes are refused", Advice: "See docs/operations.md, What is kept"}, found["persistence"])
+	require.Equal(t, OK, found["reachable"].Status)
+	require.Equal(t, OK, found["queues"].Status)
+	c.Must(`CONFIG SET save ""`) // it could not end otherwise
+
+	primary := store.Open(t, store.Pumped())
+	follower := store.Open(t, store.Pumped(append(store.Following(primary.Addr()), "--replica-serve-stale-data", "no")...))
+	follower.Linked()
+	primary.Dies = true
+	primary.Crash()
+	c = follower.Conn()
+	store.WaitFor(t, "the link to break", func() bool { return strings.HasPrefix(c.Do("PING"), "-MASTERDOWN") })
+	found = examined(t, at(t, follower, ""))
+	require.Equal(t, Critical, found["role"].Status)
+	require.Contains(t, found["role"].Text, "without a link to its primary")
+	require.Equal(t, OK, found["reachable"].Status)
+	require.Equal(t, OK, found["module"].Status)
 }

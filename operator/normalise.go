@@ -151,7 +151,7 @@ func table() []rule {
 		{`\b(?:localhost|[A-Za-z0-9][\w-]*(?:\.[\w-]+)+):\d{2,5}\b`, as("ADDR")},
 		{`\b[a-z][a-z0-9-]*:\d{4,5}\b`, as("ADDR")},
 		{`\b(?:lookup|ENOTFOUND|EAI_AGAIN)\s[A-Za-z0-9][\w.-]*(?::|\son\s|\s?$)`, lookup},
-		{`\b(?:host|hostname|resolve|server)\s[A-Za-z0-9][\w-]*(?:\.[\w-]*\w)+`, lookup},
+		{`\b(?:host|hostname|resolve|server):?\s[A-Za-z0-9][\w-]*(?:\.[\w-]*\w)+`, lookup},
 
 		{`\b(?:\d+(?:\.\d+)?(?:ns|us|µs|μs|ms|s|m|h|d))+\b`, as("N")},
 		{`\b[0-9A-Za-z]{8,}\b`, token},
@@ -226,38 +226,10 @@ func token(found string) string {
 	return head + numbers.ReplaceAllString(tail, "N")
 }
 
-// rules are those of the table, and all finds what any of them does; the group that matched tells which.
-var (
-	rules []rule
-	all   *regexp.Regexp
-)
+// rules are those of the table. They are made when there is a first error: most programs have none.
+var rules func() *finder
 
-func init() {
-	rules = table()
-	var b strings.Builder
-	for i, r := range rules {
-		if i > 0 {
-			b.WriteByte('|')
-		}
-		b.WriteString("(" + r.pattern + ")")
-	}
-	all = regexp.MustCompile(b.String())
-}
+func init() { rules = sync.OnceValue(func() *finder { return newFinder(table()) }) }
 
 // alike carries out the rules.
-func alike(text string) string {
-	var b strings.Builder
-	end := 0
-	for _, m := range all.FindAllStringSubmatchIndex(text, -1) {
-		for g := 2; g < len(m); g += 2 {
-			if m[g] < 0 || m[g] == m[g+1] {
-				continue
-			}
-			b.WriteString(text[end:m[g]])
-			b.WriteString(rules[g/2-1].put(text[m[g]:m[g+1]]))
-			end = m[g+1]
-		}
-	}
-	b.WriteString(text[end:])
-	return b.String()
-}
+func alike(text string) string { return rules().put(text) }

@@ -393,7 +393,7 @@ func (t *track) sampled(now time.Time) Sampled {
 	case t.Limits.Max > 0 && t.Pending > 0:
 		s.Why = fmt.Sprintf("limited to %d in %s", t.Limits.Max, t.Limits.Per)
 	case t.Dead > 0:
-		s.Why = fmt.Sprintf("%d dead letters", t.Dead)
+		s.Why = many(t.Dead, "dead letter")
 	}
 	return s
 }

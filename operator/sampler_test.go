@@ -70,7 +70,7 @@ func TestSampler(t *testing.T) {
 	require.NoError(t, first.Err)
 	require.Equal(t, Critical, first.queue("broken").Trouble)
 	require.Contains(t, first.queue("broken").Why, "WRONGTYPE")
-	require.Equal(t, "1 jobs to do, the oldest for 1h0m, and no worker", first.queue("lying").Why)
+	require.Equal(t, "1 job to do, the oldest for 1h0m, and no worker", first.queue("lying").Why)
 	require.Equal(t, "paused", first.queue("paused").Why)
 	require.Equal(t, "at its limit of 1 at a time", first.queue("busy").Why)
 	require.Equal(t, "2 dead letters", first.queue("dying").Why, "they were there when the sampler came")

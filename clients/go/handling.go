@@ -154,7 +154,7 @@ func (h *handling) limit(ctx context.Context, tasks ...*task) (context.Context, 
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, h.timeout, ErrTimeout)
-	late := time.AfterFunc(h.timeout+lastCall, func() {
+	late := time.AfterFunc(h.timeout+overtime, func() {
 		if context.Cause(ctx) == ErrTimeout {
 			for _, t := range tasks {
 				h.conclude(t, ctx, ErrTimeout)

@@ -128,8 +128,8 @@ type HandleOption func(*handling)
 // the default is 1.
 func Concurrency(n int) HandleOption { return func(h *handling) { h.concurrency = n } }
 
-// Timeout ends a handler's context after a while, with [ErrTimeout]. If the handler does not return within another second its job
-// has failed, and its slot stays taken until it does. By default there is no timeout.
+// Timeout ends a handler's context after a while, with [ErrTimeout]. If the handler does not return within another ten seconds its
+// job has failed, and its slot stays taken until it does. By default there is no timeout.
 func Timeout(d time.Duration) HandleOption { return func(h *handling) { h.timeout = d } }
 
 // Weight is the queue's share where there are not [Slots] for all; the default is 1. With weights of 3 and 1 the first queue
@@ -225,8 +225,12 @@ func (w *Worker) add(q *queue, concurrency int, opts []HandleOption) *handling {
 // Count is how many jobs of the worker had an outcome so far.
 func (w *Worker) Count(o Outcome) int64 { return w.counts[o].Load() }
 
-// lastCall is how long handlers may still return after their contexts have ended with [ErrStopping].
-const lastCall = time.Second
+// lastCall is how long handlers may still return after their contexts have ended with [ErrStopping], and overtime after
+// [ErrTimeout].
+const (
+	lastCall = time.Second
+	overtime = 10 * time.Second
+)
 
 // Run claims and handles jobs until the context ends. Then it claims no more and lets the handlers go on for [Grace]; after that
 // their contexts end with [ErrStopping], and what is still in hand is given back uncounted. Run returns when the server

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/term"
 
 	emq "emq/clients/go"
+	"emq/operator"
 )
 
 // place is how to reach a server: what the flags say, or a context in the file.
@@ -246,13 +247,13 @@ func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 		cancel()
 		refusal := new(emq.Error)
 		switch {
-		case err == nil || errors.As(err, &refusal) && refusal.Class() == "NOPERM":
+		case operator.Answers(err):
 			a.link = c
 			return c, nil
 		case ctx.Err() != nil:
 			c.Close()
 			return nil, err
-		case refusal.Class() == "NOAUTH" && o.Password == "":
+		case errors.As(err, &refusal) && refusal.Class() == "NOAUTH" && o.Password == "":
 			c.Close()
 			if o.Password, err = a.askPassword(ctx, "the server"); ctx.Err() != nil {
 				return nil, err

@@ -163,6 +163,21 @@ func TestOutOfReach(t *testing.T) {
 	require.Equal(t, 0, code(t, cmd.Wait()))
 }
 
+// TestDiskFull has a server that refuses even PING since it can't write to its disk: what it keeps is shown all the same.
+func TestDiskFull(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "gone")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	d := sit(t, "--dir", dir, "--save", "3600 1000")
+	d.must(mails.Enqueue("JOB1", "x"))
+	require.NoError(t, os.RemoveAll(dir))
+	c := d.p.Conn()
+	c.Do("BGSAVE")
+	store.WaitFor(t, "the snapshot to fail", func() bool { return strings.HasPrefix(c.Do("PING"), "-MISCONF") })
+	require.Contains(t, d.ok("ls"), "mails")
+	require.Contains(t, d.emq("doctor").out, "persistence: the last snapshot failed: writes are refused")
+	c.Must(`CONFIG SET save ""`) // it could not end otherwise
+}
+
 // TestRights has users who may not do what they ask for: they are told what they lack, and nothing is changed.
 func TestRights(t *testing.T) {
 	d := sit(t)

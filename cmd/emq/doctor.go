@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,9 +11,6 @@ import (
 )
 
 var statusNames = [...]string{operator.OK: "ok", operator.Warning: "warning", operator.Critical: "critical", operator.Unknown: "unknown"}
-
-// grave orders the statuses: what is not known is less than what is known to be bad.
-func grave(s operator.Status) int { return [...]int{0, 2, 3, 1}[s] }
 
 func (p palette) status(s operator.Status, text string) string {
 	switch s {
@@ -56,7 +52,7 @@ The exit codes are those of Nagios: 0 well, 1 warning, 2 critical or out of reac
 			}
 			worst := operator.Check{Text: "no check was made", Status: operator.Unknown}
 			if len(checks) > 0 {
-				worst = slices.MaxFunc(checks, func(x, y operator.Check) int { return cmp.Compare(grave(x.Status), grave(y.Status)) })
+				worst = slices.MinFunc(checks, operator.WorstFirst)
 			}
 			done := error(nil)
 			if worst.Status != operator.OK {
@@ -86,7 +82,7 @@ The exit codes are those of Nagios: 0 well, 1 warning, 2 critical or out of reac
 				}
 			}
 			fmt.Fprintln(a.out, p.status(worst.Status, first))
-			slices.SortStableFunc(checks, func(x, y operator.Check) int { return cmp.Compare(grave(y.Status), grave(x.Status)) })
+			slices.SortStableFunc(checks, operator.WorstFirst)
 			for _, c := range checks {
 				fmt.Fprintf(a.out, "%s  %s: %s\n", p.status(c.Status, fmt.Sprintf("%-8s", statusNames[c.Status])), c.Name, printable(c.Text))
 				if c.Advice != "" && c.Status != operator.OK {

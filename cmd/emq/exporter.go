@@ -53,7 +53,8 @@ func (a *app) serve(ctx context.Context, listen, path string, h http.Handler) er
 	if err != nil {
 		return refused("--listen: %w", err)
 	}
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	s := bounded(h)
+	s.BaseContext = func(net.Listener) context.Context { return ctx }
 	fmt.Fprintf(a.err, "http://%s%s\n", l.Addr(), path)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
@@ -68,4 +69,10 @@ func (a *app) serve(ctx context.Context, listen, path string, h http.Handler) er
 		_ = s.Close()
 	}
 	return nil
+}
+
+// bounded is a server of HTTP that waits for nobody for ever: not for the rest of a request, which needs no password yet, nor for
+// one who does not read, nor for the next request. A stream has bounds of its own.
+func bounded(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute}
 }

@@ -89,6 +89,11 @@ func TestHelp(t *testing.T) {
 
 	d.ok("man", "pages")
 	require.FileExists(t, d.home+"/pages/emq-dead-requeue.1")
+	page, err := os.ReadFile(d.home + "/pages/emq.1")
+	require.NoError(t, err)
+	for _, line := range []string{"  emq ls                       the queues, and how they are doing", "  130  interrupted; what was done until then is told"} {
+		require.Contains(t, string(page), "\n"+line+"\n", "a list stays one")
+	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		require.NotEmpty(t, d.ok("completion", shell))
 	}

@@ -18,26 +18,27 @@ func (a *app) progress(what string) (step func(operator.Progress), done func()) 
 	if !terminal(a.err) {
 		return func(operator.Progress) {}, func() {}
 	}
-	var bar *progressbar.ProgressBar // made when it is known how much there is: one of unknown length turns by itself
+	// Its clock runs from here, before the first call, or it would tell a speed that nobody has. How much there is the first call
+	// tells: a bar of unknown length would turn by itself.
+	bar := progressbar.NewOptions64(1,
+		progressbar.OptionSetWriter(a.err),
+		progressbar.OptionSetDescription(what),
+		progressbar.OptionSetItsString("jobs"),
+		progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+		progressbar.OptionFullWidth(),
+		progressbar.OptionThrottle(50*time.Millisecond))
+	bar.StartWithoutRender()
+	shown := false
 	return func(p operator.Progress) {
-			total := max(p.Total, p.Seen, 1)
-			switch {
-			case bar == nil:
-				bar = progressbar.NewOptions64(total,
-					progressbar.OptionSetWriter(a.err),
-					progressbar.OptionSetDescription(what),
-					progressbar.OptionSetItsString("jobs"),
-					progressbar.OptionShowCount(), progressbar.OptionShowIts(),
-					progressbar.OptionFullWidth(),
-					progressbar.OptionThrottle(50*time.Millisecond))
-			case bar.GetMax64() != total:
+			shown = true
+			if total := max(p.Total, p.Seen, 1); bar.GetMax64() != total {
 				bar.ChangeMax64(total)
 			}
-			if p.Seen < total { // at its end it would go to the next line; done takes it away
+			if p.Seen < bar.GetMax64() { // at its end it would go to the next line; done takes it away
 				_ = bar.Set64(p.Seen)
 			}
 		}, func() {
-			if bar != nil {
+			if shown {
 				_ = bar.Clear()
 				_ = bar.Exit()
 			}

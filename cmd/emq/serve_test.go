@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/bcrypt"
@@ -86,6 +88,7 @@ func TestWeb(t *testing.T) {
 	require.NotEqual(t, http.StatusOK, status)
 	status, _ = get(t, url, func(q *http.Request) { q.Header.Set("X-User", "ann") })
 	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, r.err.String(), "--host")
 	r.signal(syscall.SIGTERM)
 	require.Equal(t, 0, r.code(), r.err.String())
 
@@ -96,9 +99,52 @@ func TestWeb(t *testing.T) {
 		require.Equal(t, exitUsage, d.emq(append([]string{"web"}, args...)...).code, args)
 	}
 	r, _ = d.serving(t, "web", "--listen", "0.0.0.0:0", "--insecure")
-	require.Contains(t, r.err.String(), "nobody is asked")
+	require.Regexp(t, "nobody is asked.*--host", r.err.String())
 	r.signal(syscall.SIGTERM)
 	require.Equal(t, 0, r.code(), r.err.String())
+}
+
+// Whoever sends half a request, does not read, or stays without another request does not keep a connection for ever.
+func TestBounded(t *testing.T) {
+	wrote := make(chan error, 1)
+	s := bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/much":
+			var err error
+			for text := make([]byte, 1<<20); err == nil; _, err = w.Write(text) {
+			}
+			wrote <- err
+		case "/refused":
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	for _, bound := range []*time.Duration{&s.ReadHeaderTimeout, &s.ReadTimeout, &s.WriteTimeout} {
+		*bound /= 1000 // a bound that is none stays none
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go s.Serve(l)
+	t.Cleanup(func() { s.Close() })
+	begin := func(text string) net.Conn {
+		c, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { c.Close() })
+		require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+		_, err = c.Write([]byte(text))
+		require.NoError(t, err)
+		return c
+	}
+	for _, text := range []string{"", "GET / HT", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"} {
+		_, err := io.ReadAll(begin(text))
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, text)
+	}
+	begin("GET /much HTTP/1.1\r\nHost: x\r\n\r\n")
+	select {
+	case err := <-wrote:
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	case <-time.After(time.Minute):
+		require.Fail(t, "it still writes")
+	}
 }
 
 func TestValkeyCLI(t *testing.T) {

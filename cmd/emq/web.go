@@ -68,7 +68,9 @@ func (w *webFlags) run(ctx context.Context, a *app) error {
 	case o.Auth == nil && !near && !w.insecure:
 		return usage("--listen %s lets others than this machine in, and nobody asks who they are: give --auth-file, or --trusted-header behind a proxy, or --insecure", printable(w.listen))
 	case o.Auth == nil && !near:
-		fmt.Fprintln(a.err, "emq: whoever reaches this page may do all that it can do: nobody is asked who he is")
+		fmt.Fprintln(a.err, "emq: whoever reaches this page may do all that it can do: nobody is asked who he is"+unnamed(w.hosts))
+	case w.header != "" && len(w.hosts) == 0:
+		fmt.Fprintln(a.err, "emq: whoever reaches this page past the proxy is who he says he is"+unnamed(nil))
 	case o.Auth == nil && len(o.Hosts) == 0 && near:
 		o.Hosts = []string{"localhost", "127.0.0.1", "[::1]", "::1", host} // no stranger's name is made to point here
 	}
@@ -90,6 +92,14 @@ func (w *webFlags) run(ctx context.Context, a *app) error {
 		err = failed
 	}
 	return err
+}
+
+// unnamed tells what a page risks that answers to any name.
+func unnamed(hosts []string) string {
+	if len(hosts) > 0 {
+		return ""
+	}
+	return "; so may any site do that he visits, by a name that it points here: give the page's own by --host"
 }
 
 // auth is who may come in, or nil if nobody is asked.

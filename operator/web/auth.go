@@ -25,7 +25,7 @@ const (
 	Operator             // does all
 )
 
-// Auth tells who sends a request, and what he may do.
+// Auth tells who sends a request, and what he may do. Whoever is named and yet [Nobody] is in the log.
 type Auth interface {
 	Who(r *http.Request) (name string, role Role)
 }
@@ -57,9 +57,9 @@ func Header(name string, roles map[string]Role) Auth {
 // Basic asks for a name and a password. The file has a line for each user, `name:role:hash`, of which the role is viewer or
 // operator, and the hash bcrypt's, as `htpasswd -nB` prints it. Empty lines and such that begin with # are passed over.
 func Basic(file io.Reader) (Auth, error) {
-	b := &basic{users: map[string]basicUser{}, seen: map[string][]byte{}, key: make([]byte, 32), slots: make(chan struct{}, 2)}
+	b := &basic{users: map[string]basicUser{}, seen: map[string][]byte{}, key: make([]byte, 32), slots: make(chan struct{}, 1)}
 	rand.Read(b.key) // never fails
-	lines := bufio.NewScanner(file)
+	lines, dearest := bufio.NewScanner(file), 0
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())
 		if line == "" || line[0] == '#' {
@@ -71,12 +71,13 @@ func Basic(file io.Reader) (Auth, error) {
 		if _, twice := b.users[name]; !ok || name == "" || err != nil || twice {
 			return nil, fmt.Errorf("line %d of the users' file is not name:viewer:hash or name:operator:hash, or names a user again", n)
 		}
-		if _, err := bcrypt.Cost([]byte(hash)); err != nil {
+		cost, err := bcrypt.Cost([]byte(hash))
+		if err != nil {
 			return nil, fmt.Errorf("line %d of the users' file has no hash of bcrypt's: %w", n, err)
 		}
 		b.users[name] = basicUser{role, []byte(hash)}
-		if b.none == nil {
-			b.none = []byte(hash)
+		if cost > dearest {
+			b.none, dearest = []byte(hash), cost
 		}
 	}
 	if err := lines.Err(); err != nil {
@@ -106,9 +107,9 @@ type basicUser struct {
 
 type basic struct {
 	users map[string]basicUser
-	none  []byte // is compared for names that are none, so that they take as long
+	none  []byte // is compared for names that are none, so that they take as long: the dearest
 	key   []byte
-	slots chan struct{} // how many passwords are looked at at a time, so that who guesses takes no more than that of the machine
+	slots chan struct{} // how many passwords are looked at at a time: who guesses takes no more than one core
 
 	mu sync.Mutex
 	// seen is the keyed sum of each user's password as it was last right: bcrypt is slow on purpose, and a page asks often.
@@ -141,7 +142,7 @@ func (b *basic) Who(r *http.Request) (string, Role) {
 		return "", Nobody
 	}
 	if bcrypt.CompareHashAndPassword(hash, []byte(password)) != nil || !known {
-		return "", Nobody
+		return name, Nobody
 	}
 	b.mu.Lock()
 	b.seen[name] = now

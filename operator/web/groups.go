@@ -23,6 +23,9 @@ type choice struct {
 	Older time.Duration // by their ids
 }
 
+// longestMatch is in bytes: what is looked for is kept with what was found.
+const longestMatch = 1000
+
 func (c choice) filter() operator.Filter {
 	return operator.Filter{Match: c.Match, OlderThan: c.Older}
 }
@@ -78,7 +81,9 @@ func (c choice) Words() string {
 
 // chosen reads a choice from a form or a URL.
 func chosen(r *request, otherwise emq.State, of ...emq.State) (c choice, err error) {
-	c.Queue, c.Match = r.queue(), r.FormValue("match")
+	if c.Queue, c.Match = r.queue(), r.FormValue("match"); len(c.Match) > longestMatch {
+		return c, bad("A text to look for has at most 1,000 bytes.")
+	}
 	if c.State, err = asked(r, otherwise, of...); err != nil {
 		return c, err
 	}
@@ -156,22 +161,19 @@ type groupings struct {
 	slots chan struct{} // how many walk at a time
 }
 
-// mostCounts bounds how many walks wait or are under way.
-const mostCounts = 50
+// shownError is how many characters of an error are shown of a group.
+const shownError = 200
+
+// mostCounts bounds how many walks wait or are under way, and mostResults how many results are kept.
+const mostCounts, mostResults = 50, 100
 
 // grouping is the walk of a choice: one that is there, or a new one. It waits a moment for its end, so that a short one is there at
 // once.
 func (p *Page) grouping(ctx context.Context, c choice, anew bool) counted {
 	p.groups.mu.Lock()
-	for key, g := range p.groups.of { // results that nobody wants any more
-		g.mu.Lock()
-		if !g.ended.IsZero() && time.Since(g.seen) > 10*time.Minute {
-			delete(p.groups.of, key)
-		}
-		g.mu.Unlock()
-	}
 	g := p.groups.of[c]
 	under := g != nil && g.look().Ended.IsZero()
+	p.groups.tidy()
 	if g == nil || !under && (anew || g.stale()) {
 		if p.groups.under >= mostCounts {
 			p.groups.mu.Unlock()
@@ -191,6 +193,29 @@ func (p *Page) grouping(ctx context.Context, c choice, anew bool) counted {
 	case <-time.After(time.Second):
 	}
 	return g.look()
+}
+
+// tidy drops results that nobody wants any more, and if there are too many, the one that was looked at least lately.
+func (all *groupings) tidy() {
+	var oldest choice
+	var seen time.Time
+	results := 0
+	for key, g := range all.of {
+		g.mu.Lock()
+		switch {
+		case g.ended.IsZero():
+		case time.Since(g.seen) > 10*time.Minute:
+			delete(all.of, key)
+		default:
+			if results++; results == 1 || g.seen.Before(seen) {
+				oldest, seen = key, g.seen
+			}
+		}
+		g.mu.Unlock()
+	}
+	if results >= mostResults {
+		delete(all.of, oldest)
+	}
 }
 
 // last is the count of a choice as it was made last, however old, or else one that is made now.
@@ -247,6 +272,9 @@ func (p *Page) walk(ctx context.Context, g *grouping) {
 	})
 	if errors.Is(err, context.Canceled) {
 		err = errors.New("the count was broken off")
+	}
+	for i := range groups { // an error may have 64 KiB, and this stays
+		groups[i].Example.LastError = strings.Clone(cut(groups[i].Example.LastError, shownError))
 	}
 	end(groups, err)
 }

@@ -2,10 +2,12 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -119,24 +121,25 @@ func (j jobScreen) View(as string, all bool) string {
 
 func (p *Page) job(w http.ResponseWriter, r *request) error {
 	j := jobScreen{p: p, All: r.FormValue("payload") == "all", As: r.FormValue("as")}
-	bound := int64(fetched)
-	if j.All {
-		bound = -1
-	}
 	var err error
-	if j.Job, err = p.server.Job(r.Context(), r.queue(), r.id(), bound); err != nil {
+	var done func()
+	if j.Job, done, err = p.whole(r.Context(), r.queue(), r.id(), j.All); err != nil {
 		return err
 	}
 	j.Queue, j.ID = r.queue(), r.id()
 	if j.Fetched = j.Payload != nil || j.PayloadBytes == 0; j.Fetched {
-		if j.As, j.Text, err = as(j.Payload, j.As); err != nil {
-			return err
-		}
+		j.As, j.Text, err = as(j.Payload, j.As)
+	}
+	j.Payload = nil // the text is all that is needed, however slowly the screen is read
+	if done(); err != nil {
+		return err
+	}
+	if j.Fetched {
 		bound := first
 		if j.All {
 			bound = most
 		}
-		j.Cut = len(j.Text) > bound || len(j.Payload) > most
+		j.Cut = len(j.Text) > bound || j.PayloadBytes > most
 		if len(j.Text) > bound {
 			for bound > 0 && !utf8.RuneStart(j.Text[bound]) {
 				bound--
@@ -195,12 +198,32 @@ func lines(s string) string {
 	return b.String()
 }
 
+// whole reads a job, and if all of it is asked for, its payload however long. Of those there are few at a time, since each is in
+// memory in one piece until it is done with.
+func (p *Page) whole(ctx context.Context, queue, id string, all bool) (j operator.Job, done func(), err error) {
+	done = func() {}
+	if j, err = p.server.Job(ctx, queue, id, fetched); err != nil || !all || j.PayloadBytes <= fetched {
+		return j, done, err
+	}
+	select {
+	case p.payloads <- struct{}{}:
+		done = func() { <-p.payloads }
+	case <-ctx.Done():
+		return j, done, ctx.Err()
+	}
+	if j, err = p.server.Job(ctx, queue, id, -1); err != nil {
+		done()
+	}
+	return j, done, err
+}
+
 // payload sends a payload as it is. Whatever it is, no browser makes a page of it.
 func (p *Page) payload(w http.ResponseWriter, r *request) error {
-	j, err := p.server.Job(r.Context(), r.queue(), r.id(), -1)
+	j, done, err := p.whole(r.Context(), r.queue(), r.id(), true)
 	if err != nil {
 		return err
 	}
+	defer done()
 	if j.Err != nil {
 		return j.Err
 	}
@@ -210,7 +233,14 @@ func (p *Page) payload(w http.ResponseWriter, r *request) error {
 	h.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", name[:min(len(name), 100)]+".bin"))
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	h.Set("Content-Length", strconv.Itoa(len(j.Payload)))
-	w.Write(j.Payload)
+	s := stream{w, http.NewResponseController(w)} // a long one may take longer than other answers
+	defer s.end()
+	for part := range slices.Chunk(j.Payload, 256<<10) {
+		s.wait()
+		if _, err := w.Write(part); err != nil {
+			return nil // the viewer has gone
+		}
+	}
 	return nil
 }
 

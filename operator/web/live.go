@@ -26,21 +26,26 @@ func open(w http.ResponseWriter) stream {
 	return stream{w, http.NewResponseController(w)}
 }
 
+// wait gives who reads another while; one who does not is left. Some writers know no deadlines; then the listener's own must do.
+func (s stream) wait() { _ = s.c.SetWriteDeadline(time.Now().Add(30 * time.Second)) }
+
 // end leaves the connection to whatever request comes next on it.
 func (s stream) end() { _ = s.c.SetWriteDeadline(time.Time{}) }
 
 // send sends an event, or without a name a comment that only shows whether there is still somebody.
 func (s stream) send(event string, data []byte) error {
-	// Some writers know no deadlines; then the listener's own must do.
-	_ = s.c.SetWriteDeadline(time.Now().Add(30 * time.Second))
+	s.wait()
 	var b bytes.Buffer
 	if event == "" {
 		b.WriteString(":\n\n")
 	} else {
 		fmt.Fprintf(&b, "event: %s\n", event)
+		if bytes.IndexByte(data, '\r') >= 0 { // it ends a line too
+			data = bytes.ReplaceAll(data, []byte("\r"), []byte("\n"))
+		}
 		for line := range bytes.SplitSeq(data, []byte("\n")) {
 			b.WriteString("data: ")
-			b.Write(bytes.TrimRight(line, "\r"))
+			b.Write(line)
 			b.WriteByte('\n')
 		}
 		b.WriteByte('\n')
@@ -78,6 +83,12 @@ func (p *Page) events(w http.ResponseWriter, r *request) error {
 	view := q.Get("view")
 	if view != "queues" && view != "queue" && view != "status" {
 		return bad("A view is queues, queue or status.")
+	}
+	select {
+	case p.streams <- struct{}{}:
+		defer func() { <-p.streams }()
+	default:
+		return &failure{http.StatusTooManyRequests, "Too many are looking already: this screen is not live."}
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,43 @@ func TestLive(t *testing.T) {
 	require.Eventually(t, func() bool { return s.page.ctx.Err() != nil }, time.Minute, time.Millisecond)
 }
 
+// What is worst comes first, as it does in a terminal.
+func TestHealth(t *testing.T) {
+	s := serve(t, Options{})
+	s.Must("CONFIG SET maxmemory 100mb maxmemory-policy allkeys-lru")
+	require.Regexp(t, `<ul id="checks" class="checks">\s*<li data-check="memory-policy" data-level="critical">`, s.get("/health"))
+}
+
+// What ends a line in an event does not end its data: there is no other event in it.
+func TestEvent(t *testing.T) {
+	w := httptest.NewRecorder()
+	require.NoError(t, open(w).send("hit", []byte("a\revent: b\r\ndata: c\nd")))
+	for line := range strings.Lines(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(w.Body.String())) {
+		require.Regexp(t, "^(event: hit|data: .*)?\n$", line)
+	}
+}
+
+// A server's bounds for common requests end neither a stream nor a download.
+func TestServersBounds(t *testing.T) {
+	s := serve(t, Options{})
+	long := strings.Repeat("x", 8<<20)
+	s.fill("mails", []string{"JOB1"})
+	require.Equal(t, "*1\r\n:1\r\n", s.Do(wire.Queue("mails").Menqueue("JOBlong", long)...))
+	s.run()
+	bound := httptest.NewUnstartedServer(s.page)
+	bound.Config.ReadHeaderTimeout, bound.Config.ReadTimeout, bound.Config.WriteTimeout = time.Minute, time.Millisecond, time.Nanosecond
+	bound.Start()
+	t.Cleanup(bound.Close)
+	s.url = bound.URL
+	next := s.events("/events?view=queue&queue=mails")
+	for jobs := 2; jobs < 5; jobs++ {
+		shows(t, next, fmt.Sprintf(`data-field="pending">%d<`, jobs))
+		s.fill("mails", []string{fmt.Sprintf("JOB%d", jobs)})
+	}
+	got := s.send(s.request("GET", "/q/mails/j/JOBlong/payload", nil))
+	require.True(t, long == got.body)
+}
+
 // 10,000 queues are shown 50 at a time, and those who look cost the server no more than one of them does.
 func TestMany(t *testing.T) {
 	s := serve(t, Options{})
@@ -87,7 +125,7 @@ func TestMany(t *testing.T) {
 	// Calls of STATS in some samples, by one viewer and by fifty: each queue on the page once a sample, and a part of the others.
 	asked := func() (calls int) {
 		for line := range strings.SplitSeq(s.Do("INFO", "commandstats"), "\r\n") {
-			if _, err := fmt.Sscanf(line, "cmdstat_emq.stats:calls=%d,", &calls); err == nil {
+			if _, err := fmt.Sscanf(line, "cmdstat_EMQ.STATS:calls=%d,", &calls); err == nil {
 				return calls
 			}
 		}

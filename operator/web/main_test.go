@@ -9,16 +9,23 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"github.com/valkey-io/valkey-go"
+	"go.uber.org/goleak"
 
 	emq "emq/clients/go"
 	"emq/operator"
 	"emq/test/store"
 	"emq/test/wire"
 )
+
+// Nobody who has left leaves anything running.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("emq/tools/spawn.loop"), goleak.IgnoreCurrent())
+}
 
 // site is a page that is served, on a server on which no job moves by itself.
 type site struct {
@@ -50,7 +57,9 @@ func at(t *testing.T, place *store.Place, user string, o Options) *site {
 	require.NoError(t, err)
 	conn := emq.Dial(option)
 	t.Cleanup(conn.Close)
-	o.Logger = slog.New(slog.DiscardHandler)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	page := New(operator.New(conn), o)
 	server := httptest.NewServer(page)
 	t.Cleanup(server.Close)
@@ -60,6 +69,24 @@ func at(t *testing.T, place *store.Place, user string, o Options) *site {
 	return &site{place.Conn(), t, place, page, server.URL, &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}}
+}
+
+// journal keeps what is logged.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
 }
 
 // answer is what came back.

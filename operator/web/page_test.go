@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -139,14 +140,20 @@ func TestScreens(t *testing.T) {
 		require.Contains(t, []int{http.StatusMethodNotAllowed, http.StatusNotFound}, s.send(s.request("GET", path, nil)).StatusCode, path)
 	}
 	for path, status := range map[string]int{"/nothing": 404, "/assets/none.js": 404, "/assets/../web.go": 307, "/q/mails/j/JOBnone": 404, "/tasks/7": 404, "/q/mails?state=x": 400,
-		"/q/mails?n=0": 400, "/q/mails?from=x": 400, "/q/mails/groups?older=x": 400, "/q/mails/groups?state=active": 400, "/q/mails/search?window=0": 400, "/q/mails/j/JOB1?as=x": 400, "/events?view=x": 400} {
+		"/q/mails?n=0": 400, "/q/mails?from=x": 400, "/q/mails?from=2025-11-30T08:00": 400, "/q/mails/groups?older=x": 400, "/q/mails/groups?state=active": 400, "/q/mails/search?window=0": 400, "/q/mails/j/JOB1?as=x": 400, "/events?view=x": 400} {
 		require.Equal(t, status, s.send(s.request("GET", path, nil)).StatusCode, path)
 	}
 	require.Contains(t, s.get("/q/mails?after=nonsense"), "is no place in the jobs of this state", "what is wrong stands in its place, and the screen stays")
-	for _, to := range []string{"//evil.example", "/\\evil.example", "https://evil.example/"} {
+	for _, to := range []string{"//evil.example", "///evil.example", "/\\evil.example", "/\t/evil.example", "/\n/evil.example", "/\x00/evil.example", "https://evil.example/"} {
 		require.Equal(t, "/", s.post("/theme", "theme", "dark", "to", to).Header.Get("Location"), to)
 	}
 	require.Equal(t, http.StatusBadRequest, s.post("/theme", "theme", "x").StatusCode)
+	for _, path := range posts { // what a form was answered with has a way on too
+		if to := regexp.MustCompile(`name="to" value="([^"]*)"`).FindStringSubmatch(s.post(path).body); to != nil {
+			require.NotEqual(t, http.StatusMethodNotAllowed, s.send(s.request("GET", to[1], nil)).StatusCode, path)
+			require.NotContains(t, s.send(s.request("GET", to[1], nil)).body, errNoPage.text, path)
+		}
+	}
 	got := s.send(s.request("GET", "/assets/app.js?v="+sums["app.js"], nil))
 	require.Contains(t, got.Header.Get("Cache-Control"), "immutable")
 }
@@ -184,12 +191,37 @@ func TestCrossSite(t *testing.T) {
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
 	require.Equal(t, http.StatusSeeOther, s.send(r).StatusCode)
 	require.Equal(t, wire.Integer(1), s.Do("EXISTS", wire.Queue("mails").Meta()))
+	// A link is followed; what another site has in its own pages is not, since to count and to search is work too.
+	for _, from := range []string{"cross-site", "same-site", "same-origin", "none"} {
+		for _, what := range [][2]string{{"no-cors", "image"}, {"cors", "empty"}, {"navigate", "iframe"}, {"navigate", "document"}} {
+			r := s.request("GET", "/q/mails/groups", nil)
+			r.Header = http.Header{"Sec-Fetch-Site": {from}, "Sec-Fetch-Mode": {what[0]}, "Sec-Fetch-Dest": {what[1]}}
+			status := http.StatusOK
+			if strings.HasSuffix(from, "-site") && what[1] != "document" {
+				status = http.StatusForbidden
+			}
+			require.Equal(t, status, s.send(r).StatusCode, "%s %s", from, what)
+		}
+	}
 	// Nor can another's name that points here be the page's own.
 	for host, status := range map[string]int{"evil.example": 421, "queues.example:81": 200, "QUEUES.example": 200} {
 		r := s.request("GET", "/", nil)
 		r.Host = host
 		require.Equal(t, status, s.send(r).StatusCode, host)
 	}
+}
+
+// A name that is none takes as long as the one that takes the longest.
+func TestDearest(t *testing.T) {
+	var lines []string
+	for i, cost := range []int{bcrypt.MinCost, bcrypt.MinCost + 1, bcrypt.MinCost} {
+		hash, err := bcrypt.GenerateFromPassword([]byte("x"), cost)
+		require.NoError(t, err)
+		lines = append(lines, fmt.Sprintf("user%d:viewer:%s", i, hash))
+	}
+	auth, err := Basic(strings.NewReader(strings.Join(lines, "\n")))
+	require.NoError(t, err)
+	require.Equal(t, auth.(*basic).users["user1"].hash, auth.(*basic).none)
 }
 
 func TestRoles(t *testing.T) {
@@ -201,7 +233,8 @@ func TestRoles(t *testing.T) {
 	file := "# who may what\n\nvera:viewer:" + hash("v") + "\noscar:operator:" + hash("o:o") + "\n"
 	basic, err := Basic(strings.NewReader(file))
 	require.NoError(t, err)
-	s := serve(t, Options{Auth: basic})
+	var log journal
+	s := serve(t, Options{Auth: basic, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	s.fill("mails", []string{"JOB1", "JOB2"}, "no answer")
 	as := func(r *http.Request, who string) answer {
 		name, password, _ := strings.Cut(who, ":")
@@ -221,6 +254,10 @@ func TestRoles(t *testing.T) {
 			require.Equal(t, http.StatusUnauthorized, as(s.request("POST", path, form("for", "0")), who).StatusCode)
 		}
 	}
+	// Who guesses is in the log, his guesses are not.
+	require.Contains(t, log.String(), "user=oscar")
+	require.Contains(t, log.String(), "user=nobody from=127.0.0.1:")
+	require.NotContains(t, log.String(), "o:o")
 	button := regexp.MustCompile(`data-action="(pause|resume|limit|requeue|remove|release|stop|again|sure)"`)
 	viewed := func(get func(path string) answer, post func(path string) answer) {
 		t.Helper()
@@ -413,6 +450,29 @@ func TestPayload(t *testing.T) {
 	}
 }
 
+// Of long payloads four are in memory at a time, however many ask; whoever asks for another thing does not wait.
+func TestLongPayloads(t *testing.T) {
+	s := serve(t, Options{})
+	for id, payload := range map[string]string{"JOBlong": strings.Repeat("x", fetched+1), "JOBshort": "x"} {
+		require.Equal(t, "*1\r\n:1\r\n", s.Do(wire.Queue("q").Menqueue(id, payload)...))
+	}
+	for range cap(s.page.payloads) {
+		s.page.payloads <- struct{}{}
+	}
+	s.get("/q/q/j/JOBshort/payload")
+	s.get("/q/q/j/JOBlong")
+	for _, path := range []string{"/q/q/j/JOBlong/payload", "/q/q/j/JOBlong?payload=all"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		_, err := s.client.Do(s.request("GET", path, nil).WithContext(ctx))
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded, path)
+	}
+	<-s.page.payloads
+	require.Len(t, s.get("/q/q/j/JOBlong/payload"), fetched+1)
+	require.Contains(t, s.get("/q/q/j/JOBlong?payload=all"), "xxx")
+	require.Len(t, s.page.payloads, cap(s.page.payloads)-1, "what was taken is given back")
+}
+
 func TestDeeds(t *testing.T) {
 	s := serve(t, Options{})
 	q := wire.Queue("q")
@@ -524,6 +584,51 @@ func TestGroups(t *testing.T) {
 	s.waitFor(s.post("/q/q/bulk", append(pairs, "sure", "1")...).Header.Get("Location"), `data-status="done"`)
 	require.Equal(t, wire.Integer(0), s.Do("EXISTS", "emq:{q}:dead"))
 	require.Contains(t, s.waitFor("/q/q/groups", "No dead letters"), "No dead letters")
+}
+
+// What viewers have the page do and keep is bounded, however often they ask.
+func TestBounds(t *testing.T) {
+	s := serve(t, Options{})
+	s.fill("q", []string{"JOB1"}, strings.Repeat("long ", 10_000))
+	for i := range mostResults + 20 {
+		s.waitFor(fmt.Sprintf("/q/q/groups?match=%s", strings.Repeat("long+", i+1)[:5*i+4]), "data-group=")
+	}
+	require.LessOrEqual(t, len(s.page.groups.of), mostResults)
+	for _, g := range s.page.groups.of {
+		require.Less(t, len(g.groups[0].Example.LastError), 1000)
+	}
+	long := strings.Repeat("x", longestMatch+1)
+	for _, path := range []string{"groups", "search", "search/events"} {
+		require.Equal(t, http.StatusBadRequest, s.send(s.request("GET", "/q/q/"+path+"?match="+long, nil)).StatusCode, path)
+	}
+	require.Equal(t, http.StatusBadRequest, s.post("/q/q/bulk", "action", "remove", "state", "dead", "all", "1", "match", long).StatusCode)
+
+	for path, slots := range map[string]chan struct{}{"/events?view=status": s.page.streams, "/q/q/search/events": s.page.searches, "/q/q/search": s.page.looks} {
+		for range cap(slots) {
+			slots <- struct{}{}
+		}
+		require.Equal(t, http.StatusTooManyRequests, s.send(s.request("GET", path, nil)).StatusCode, path)
+		<-slots
+		got, err := s.client.Do(s.request("GET", path, nil))
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, got.StatusCode, path)
+		got.Body.Close()
+		store.WaitFor(t, "the slot is free again", func() bool { return len(slots) == cap(slots)-1 })
+	}
+
+	// Tasks too, which an operator begins.
+	for range cap(s.page.tasks.slots) {
+		s.page.tasks.slots <- struct{}{}
+	}
+	all := []string{"action", "requeue", "state", "dead", "all", "1", "sure", "1"}
+	for range mostTasks {
+		require.Equal(t, http.StatusSeeOther, s.post("/q/q/bulk", all...).StatusCode)
+	}
+	require.Equal(t, http.StatusTooManyRequests, s.post("/q/q/bulk", all...).StatusCode)
+	s.done("/tasks/50/stop")
+	s.waitFor("/tasks/50", `data-status="stopped"`)
+	require.Equal(t, http.StatusSeeOther, s.post("/tasks/50/again").StatusCode)
+	require.Equal(t, http.StatusTooManyRequests, s.post("/tasks/50/again").StatusCode)
 }
 
 // All that match a text, and all of a state; nothing that was not chosen.

@@ -3,6 +3,7 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,20 +59,19 @@ func (p *Page) listing(o *overview, q url.Values) listing {
 	}
 	l.Page, _ = strconv.Atoi(q.Get("page"))
 	l.Page = max(l.Page, 1)
-	found := o.Queues
-	if l.Name != "" {
-		found = nil
-		part := strings.ToLower(l.Name)
-		for _, queue := range o.Queues {
-			if strings.Contains(strings.ToLower(visible(queue.Name)), part) {
-				found = append(found, queue)
-			}
+	var found []int // of what may be thousands: only those on the page are copied
+	part := strings.ToLower(l.Name)
+	for i := range o.Queues {
+		if part == "" || strings.Contains(strings.ToLower(visible(o.Queues[i].Name)), part) {
+			found = append(found, i)
 		}
 	}
 	l.Found = len(found)
 	l.Pages = max(1, (l.Found+l.Size-1)/l.Size)
 	l.Page = min(l.Page, l.Pages)
-	l.Shown = found[min((l.Page-1)*l.Size, l.Found):min(l.Page*l.Size, l.Found)]
+	for _, i := range found[min((l.Page-1)*l.Size, l.Found):min(l.Page*l.Size, l.Found)] {
+		l.Shown = append(l.Shown, o.Queues[i])
+	}
 	return l
 }
 
@@ -137,16 +137,10 @@ func (p *Page) banner(s *operator.Sample) *banner {
 }
 
 func (p *Page) health(w http.ResponseWriter, r *request) error {
-	checks := p.latest().Checks
+	checks := slices.Clone(p.latest().Checks)
 	if checks == nil { // nobody has looked yet
 		checks = p.server.Doctor(r.Context())
 	}
-	worst := operator.OK
-	rank := map[operator.Status]int{operator.Unknown: 1, operator.Warning: 2, operator.Critical: 3}
-	for _, c := range checks {
-		if rank[c.Status] > rank[worst] {
-			worst = c.Status
-		}
-	}
-	return p.render(w, r, http.StatusOK, "health", frame{Title: "Health", Screen: "health", Body: map[string]any{"Checks": checks, "Worst": worst}})
+	slices.SortStableFunc(checks, operator.WorstFirst)
+	return p.render(w, r, http.StatusOK, "health", frame{Title: "Health", Screen: "health", Body: checks})
 }

@@ -65,6 +65,9 @@ func (p *Page) handle(least Role, h handler) http.Handler {
 			r.user, r.role = p.o.Auth.Who(hr)
 		}
 		if r.role == Nobody {
+			if r.user != "" {
+				p.o.Logger.Warn("not let in", "user", r.user, "from", r.RemoteAddr)
+			}
 			status := http.StatusForbidden
 			if b, ok := p.o.Auth.(interface{ challenge() string }); ok {
 				w.Header().Set("WWW-Authenticate", b.challenge())
@@ -94,12 +97,16 @@ func (p *Page) handle(least Role, h handler) http.Handler {
 
 // fail shows an error as a page.
 func (p *Page) fail(w http.ResponseWriter, r *request, err error) {
-	status := http.StatusBadGateway // Valkey refused, or does not answer
+	status := http.StatusBadRequest // what is asked for can't be had
 	var f *failure
-	if errors.As(err, &f) {
+	var refusal *emq.Error
+	switch {
+	case errors.As(err, &f):
 		status = f.status
-	} else if errors.Is(err, operator.ErrNoJob) {
+	case errors.Is(err, operator.ErrNoJob):
 		status = http.StatusNotFound
+	case errors.As(err, &refusal), passes(err): // Valkey refused, or does not answer
+		status = http.StatusBadGateway
 	}
 	if err := p.render(w, r, status, "error", frame{Title: http.StatusText(status), Screen: "error", Failed: passes(err), Body: err}); err != nil {
 		p.o.Logger.Error("a page can't be made", "path", r.URL.Path, "error", err)
@@ -125,8 +132,13 @@ type frame struct {
 // Can tells whether who looks may act.
 func (f frame) Can() bool { return f.R.role == Operator }
 
-// Here is the screen's own URL.
-func (f frame) Here() string { return f.R.URL.RequestURI() }
+// Here is the screen's own URL; that of what a form asks for is one up, since a form's own can't be gone to.
+func (f frame) Here() string {
+	if f.R.Method == http.MethodPost {
+		return path.Dir(f.R.URL.EscapedPath())
+	}
+	return f.R.URL.RequestURI()
+}
 
 // Banner is why the server can't be asked.
 func (f frame) Banner() *banner { return f.P.banner(f.P.sampler.Latest()) }
@@ -258,8 +270,9 @@ func (p *Page) theme(w http.ResponseWriter, r *request) error {
 	http.SetCookie(w, &http.Cookie{Name: "emq-theme", Value: theme, Path: p.base + "/", HttpOnly: true,
 		SameSite: http.SameSiteLaxMode, MaxAge: 365 * 24 * 3600})
 	to := r.PostFormValue("to")
-	// Only a path of this page: //other.example would be another's, and so would /\other.example.
-	if !strings.HasPrefix(to, p.base+"/") || strings.HasPrefix(to, "//") || strings.ContainsRune(to, '\\') {
+	// Only a path of this page: //other.example would be another's, and so would /\other.example, and with a tab or the end of a
+	// line between the slashes, which browsers leave out.
+	if _, err := url.Parse(to); err != nil || !strings.HasPrefix(to, p.base+"/") || strings.HasPrefix(to, "//") || strings.ContainsRune(to, '\\') {
 		to = p.base + "/"
 	}
 	return p.to(w, r, to, "", nil)

@@ -115,6 +115,8 @@ func (s *search) run(ctx context.Context, window int64, hit func(operator.Job) e
 	s.Done = s.Next == "" && ctx.Err() == nil
 }
 
+var errSearches = &failure{http.StatusTooManyRequests, "Too many searches are under way; try it again in a moment."}
+
 // search looks at a part of the window at once, and shows what it finds. The page goes on by itself where it can run the
 // stream.
 func (p *Page) search(w http.ResponseWriter, r *request) error {
@@ -124,6 +126,12 @@ func (p *Page) search(w http.ResponseWriter, r *request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patient)
 	defer cancel()
+	select {
+	case p.looks <- struct{}{}:
+		defer func() { <-p.looks }()
+	case <-ctx.Done():
+		return errSearches
+	}
 	s.run(ctx, min(s.Window, atOnce), func(j operator.Job) error { s.Jobs = append(s.Jobs, j); return nil }, nil)
 	return p.render(w, r, http.StatusOK, "search", frame{Title: "Search in " + cut(visible(s.Queue), 60), Screen: "search", Failed: passes(s.Err), Body: s})
 }
@@ -139,7 +147,7 @@ func (p *Page) searchEvents(w http.ResponseWriter, r *request) error {
 	case p.searches <- struct{}{}:
 		defer func() { <-p.searches }()
 	default:
-		return &failure{http.StatusTooManyRequests, "Too many searches are under way; try it again in a moment."}
+		return errSearches
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

@@ -131,11 +131,23 @@ type tasks struct {
 	slots chan struct{} // how many run at a time
 }
 
-const keptTasks = 100
+// keptTasks are remembered, and no more than mostTasks wait or run.
+const keptTasks, mostTasks = 100, 50
 
-func (p *Page) begin(o order, user string) *task {
+func (p *Page) begin(o order, user string) (*task, error) {
 	ctx, stop := context.WithCancel(p.ctx)
 	p.tasks.mu.Lock()
+	under := 0
+	for _, t := range p.tasks.all {
+		if t.report().Running() {
+			under++
+		}
+	}
+	if under >= mostTasks {
+		p.tasks.mu.Unlock()
+		stop()
+		return nil, &failure{http.StatusTooManyRequests, "Too many tasks are under way: wait until some have ended, or stop some."}
+	}
 	p.tasks.n++
 	t := &task{order: o, N: p.tasks.n, User: user, Began: time.Now(), stop: stop, state: "waiting"}
 	p.tasks.all = slices.Insert(p.tasks.all, 0, t)
@@ -146,7 +158,7 @@ func (p *Page) begin(o order, user string) *task {
 	}
 	p.tasks.mu.Unlock()
 	go p.carry(ctx, t)
-	return t
+	return t, nil
 }
 
 func (p *Page) carry(ctx context.Context, t *task) {
@@ -277,7 +289,10 @@ func (p *Page) bulk(w http.ResponseWriter, r *request) error {
 	if n, err := strconv.ParseInt(r.PostFormValue("jobs"), 10, 64); err == nil && n >= 0 { // as it was agreed to
 		b.Jobs = n
 	}
-	t := p.begin(b.order, r.user)
+	t, err := p.begin(b.order, r.user)
+	if err != nil {
+		return err
+	}
 	p.log(r, "begin "+string(a), nil, "task", t.N, "state", string(s), "jobs", b.Jobs)
 	return p.to(w, r, p.at([]string{"tasks", strconv.Itoa(t.N)}), "", nil)
 }
@@ -332,6 +347,10 @@ func (p *Page) taskAgain(w http.ResponseWriter, r *request) error {
 	if o.Jobs >= 0 {
 		o.Jobs = max(0, o.Jobs-was.Progress.Changed)
 	}
-	next := p.begin(o, r.user)
+	next, err := p.begin(o, r.user)
+	if err != nil {
+		return err
+	}
+	p.o.Logger.Info("a task of the page goes on", "task", t.N, "as", next.N, "user", r.user)
 	return p.to(w, r, p.at([]string{"tasks", strconv.Itoa(next.N)}), "", nil)
 }

@@ -56,7 +56,10 @@ type Page struct {
 
 	groups   groupings
 	tasks    tasks
-	searches chan struct{} // how many streams of searches there are at a time
+	streams  chan struct{} // how many streams of what changes there are at a time
+	searches chan struct{} // and of searches
+	looks    chan struct{} // and how many searches without a stream
+	payloads chan struct{} // how many long payloads are in memory at a time
 }
 
 // New is a page on a server.
@@ -78,7 +81,8 @@ func New(s *operator.Server, o Options) *Page {
 	}
 	p.groups = groupings{of: map[choice]*grouping{}, slots: make(chan struct{}, 2)}
 	p.tasks.slots = make(chan struct{}, 2)
-	p.searches = make(chan struct{}, 4)
+	p.streams, p.searches, p.looks = make(chan struct{}, 250), make(chan struct{}, 4), make(chan struct{}, 4)
+	p.payloads = make(chan struct{}, 4)
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.screens = p.templates()
 	p.routes = p.route()
@@ -119,7 +123,21 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Requests that change something must come from this page itself: "+err.Error(), http.StatusForbidden)
 		return
 	}
+	if embedded(r.Header) {
+		http.Error(w, "Other sites may link to this page, and not embed what is on it.", http.StatusForbidden)
+		return
+	}
 	p.routes.ServeHTTP(w, r)
+}
+
+// embedded reports whether another site asks for something by itself: as a picture, a script or a frame. It could not read it, yet
+// have the server count and search as often as it likes.
+func embedded(h http.Header) bool {
+	switch h.Get("Sec-Fetch-Site") {
+	case "cross-site", "same-site":
+		return h.Get("Sec-Fetch-Mode") != "navigate" || h.Get("Sec-Fetch-Dest") != "document"
+	}
+	return false
 }
 
 func (p *Page) served(host string) bool {

@@ -173,6 +173,7 @@ func (s *store) prepare(verb commands.Verb, args []string, now int64) *frame {
 }
 
 func (f *frame) readProbes() {
+	f.call.Probes = make([]string, len(f.v.Plan.Probes))
 	for i, p := range f.v.Plan.Probes {
 		if value, ok := f.hashes[f.base+p.Key.Suffix()][commands.FieldName[p.Field]]; ok {
 			f.call.Probes[i] = value
