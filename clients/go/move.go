@@ -161,8 +161,8 @@ func (q *queue) move(ctx context.Context, to *queue, s State, ids []ID, giveUp b
 	return all, nil
 }
 
-// deliver puts jobs that were taken into their new queue. If that refuses them they go back to the old one; if it can't be reached,
-// they stay on their way.
+// deliver puts jobs that were taken into their new queue. If that refuses them they go back to the old one, also if it may take
+// them later, as a replica may; if it can't be reached, they stay on their way.
 func (q *queue) deliver(ctx context.Context, to *queue, parcels []parcel, giveUp bool) error {
 	for len(parcels) > 0 {
 		n := 1 // of one move, and so of one name
@@ -176,7 +176,7 @@ func (q *queue) deliver(ctx context.Context, to *queue, parcels []parcel, giveUp
 			records[i] = p.Record
 		}
 		put, err := to.put(ctx, some[0].move, records)
-		if refusal, passes := refused(err); err != nil && (refusal == nil || passes) {
+		if refusal, _ := refused(err); err != nil && refusal == nil {
 			return err
 		}
 		args := []string{"EVAL", settled, "2", identityKey, q.base + "moving", identity, q.base}

@@ -142,6 +142,13 @@ func TestMoveTo(t *testing.T) {
 	require.ErrorIs(t, err, emq.ErrFull)
 	b.Conn().Must("CONFIG SET maxmemory 0")
 	require.Equal(t, map[string]string{"pending": "2", "active": "1"}, sizes(t, a, "q"), "what was refused is back")
+	b.Conn().Must("REPLICAOF 127.0.0.1 1")
+	conn := emq.Dial(options(t, b))
+	defer conn.Close()
+	_, _, err = from.MoveTo(t.Context(), raw(emq.Use(conn, emq.Patience(0)), "new"), emq.StatePending, "JOB0Iab2RJbbR7")
+	require.ErrorContains(t, err, "READONLY")
+	b.Conn().Must("REPLICAOF NO ONE")
+	require.Equal(t, map[string]string{"pending": "2", "active": "1"}, sizes(t, a, "q"), "also by a replica, which might take it later")
 	require.Empty(t, a.Keyspace().Check(wire.Wire6))
 }
 

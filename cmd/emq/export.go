@@ -121,7 +121,9 @@ func (a *app) export(ctx context.Context, names []string, at exportPlace) (err e
 	defer func() {
 		done()
 		if failed := out.Flush(); failed != nil {
-			err = errors.Join(err, failed)
+			if !errors.Is(err, failed) {
+				err = errors.Join(err, failed)
+			}
 			return // what was written is not known, so no place is told
 		}
 		place := ""
