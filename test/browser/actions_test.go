@@ -629,9 +629,10 @@ func TestFailover(t *testing.T) {
 	c, q := primary.Conn(), wire.Queue("payments")
 	of := deadLetters(c, t, q)
 	require.Equal(t, wire.Integer(1), c.Do("WAIT", "1", "0"))
-	b := open(t, look{dark: true, narrow: true})
+	at := host(t, "valkey://"+addresses[0]+"?master_set="+store.Group+"&addr="+addresses[1]+"&addr="+addresses[2], web.Options{})
+	b := open(t, look{dark: true, narrow: true}) // closed before the page is, whose end would cut its stream
 	b.expects("answer 502", "status of 502")
-	b.goTo(host(t, "valkey://"+addresses[0]+"?master_set="+store.Group+"&addr="+addresses[1]+"&addr="+addresses[2], web.Options{}) + place(q, "/groups"))
+	b.goTo(at + place(q, "/groups"))
 	b.tap("[data-group] input")
 	b.press("Requeue…")
 	b.at("bulk")
