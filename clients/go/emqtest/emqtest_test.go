@@ -60,7 +60,7 @@ func TestLife(t *testing.T) {
 func TestWorkReturns(t *testing.T) {
 	s := emqtest.New()
 	q := emq.NewQueue[int](s.Client(), "q")
-	for range 500 {
+	for range 150 {
 		_, err := q.EnqueueMany(t.Context(), slices.Values(make([]int, 200)))
 		require.NoError(t, err)
 		w := emq.NewWorker(s.Client(), quiet)
