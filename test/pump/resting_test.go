@@ -191,8 +191,8 @@ func TestGatesThatAreGone(t *testing.T) {
 		require.Equal(t, wire.Empty, b.Do(q.Claim(1000)...))
 		b.ticks(2)
 		require.Equal(t, wire.Empty, b.Do(q.Claim(1000)...), "the gate is seen, whatever the pump notes")
-		b.Must("EMQ.LIMIT "+q.Base()+" 0 0 0", "EMQ.PAUSE "+q.Base()+" 20")
-		require.Equal(t, wire.Empty, b.Do(q.Claim(1000)...))
+		b.Must("EMQ.LIMIT " + q.Base() + " 0 0 0")
+		require.Equal(t, []string{wire.OK, wire.Empty}, b.Pipeline([][]string{{"EMQ.PAUSE", q.Base(), "20"}, q.Claim(1000)}))
 		store.WaitFor(t, "the pause to be tidied", func() bool { return b.Do("EXISTS", q.Meta()) == wire.Integer(0) })
 	}
 	// A gate that comes without an event that the module hears is found by the scan.
@@ -209,9 +209,9 @@ func TestGatesThatAreGone(t *testing.T) {
 func TestEndedPausesOfDatabases(t *testing.T) {
 	b := begin(t, soon)
 	for db := range 3 {
-		b.Must("SELECT "+strconv.Itoa(5*db), "SET "+wire.Identity+" "+wire.Wire6, "EMQ.PAUSE "+q.Base()+" 50")
-		require.Equal(t, wire.Integer(1), b.Do(q.Enqueue("JOB1", "x")...))
-		require.Equal(t, wire.Empty, b.Do(q.Claim(60_000)...))
+		b.Must("SELECT "+strconv.Itoa(5*db), "SET "+wire.Identity+" "+wire.Wire6)
+		require.Equal(t, []string{wire.OK, wire.Integer(1), wire.Empty},
+			b.Pipeline([][]string{{"EMQ.PAUSE", q.Base(), "50"}, q.Enqueue("JOB1", "x"), q.Claim(60_000)}))
 	}
 	for db := range 3 {
 		b.Must("SELECT " + strconv.Itoa(5*db))
