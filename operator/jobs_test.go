@@ -273,7 +273,7 @@ func TestMade(t *testing.T) {
 			require.EqualValues(t, want, page.Before)
 		}
 	}
-	for _, id := range []string{"JOB", "JOBx", "JOB8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "JOBIIIIIIIIIIIIIIIIIIIIIIIIII", "JOBzzzzzzzzzzz", "XXX00000000001"} {
+	for _, id := range []string{"JOB", "JOBx", "JOB8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "JOBIIIIIIIIIIIIIIIIIIIIIIIIII", "JOBzzzzzzzzzzz", "ABC00000000001"} {
 		require.Zero(t, made(id), id)
 	}
 	fill(t, c, "other", "", []string{"JOBx", "JOBy"})

@@ -95,19 +95,9 @@ mostly have one cause. Below each group stands the command that requeues it.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeQueues(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := c.filter()
-			if err != nil {
-				return err
-			}
-			if n < 0 {
-				return usage("-n is 0, for all, or more")
-			}
 			ctx, queue := cmd.Context(), args[0]
-			s, err := a.server(ctx)
+			s, f, err := a.choosing(ctx, queue, &c, n)
 			if err != nil {
-				return err
-			}
-			if err := a.present(ctx, s, queue); err != nil {
 				return err
 			}
 			step, done := a.progress("reading errors")
@@ -205,19 +195,9 @@ func newDeadLs(a *app) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeQueues(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := c.filter()
-			if err != nil {
-				return err
-			}
-			if n < 0 {
-				return usage("-n is 0, for all, or more")
-			}
 			ctx, queue := cmd.Context(), args[0]
-			s, err := a.server(ctx)
+			s, f, err := a.choosing(ctx, queue, &c, n)
 			if err != nil {
-				return err
-			}
-			if err := a.present(ctx, s, queue); err != nil {
 				return err
 			}
 			f.Rows, f.Payload = true, glance
@@ -257,6 +237,22 @@ func newDeadLs(a *app) *cobra.Command {
 	c.flags(cmd, true)
 	cmd.Flags().IntVarP(&n, "number", "n", n, "how many, 0 for all")
 	return cmd
+}
+
+// choosing checks what a list of up to n, 0 being all, is asked for, and has the server, on which there is such a queue.
+func (a *app) choosing(ctx context.Context, queue string, c *choice, n int) (*operator.Server, operator.Filter, error) {
+	f, err := c.filter()
+	if err != nil {
+		return nil, f, err
+	}
+	if n < 0 {
+		return nil, f, usage("-n is 0, for all, or more")
+	}
+	s, err := a.server(ctx)
+	if err != nil {
+		return nil, f, err
+	}
+	return s, f, a.present(ctx, s, queue)
 }
 
 // chosen walks the dead letters and has those that flags choose.
