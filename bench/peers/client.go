@@ -46,17 +46,7 @@ func runClient(ctx context.Context, l load) (f figures, err error) {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(working) }()
-	if err := wait(ctx, warm); err != nil {
-		return f, err
-	}
-	k, err := startClock(ctx, c)
-	if err != nil {
-		return f, err
-	}
-	if err := wait(ctx, last); err != nil {
-		return f, err
-	}
-	if f.Process, err = k.stop(ctx); err != nil {
+	if f.Process, err = between(ctx, c, warm, last); err != nil {
 		return f, err
 	}
 	stop()

@@ -162,17 +162,7 @@ func runAsynq(ctx context.Context, l load) (f figures, err error) {
 		return f, err
 	}
 	defer server.Shutdown()
-	if err := wait(ctx, warm); err != nil {
-		return f, err
-	}
-	k, err := startClock(ctx, c)
-	if err != nil {
-		return f, err
-	}
-	if err := wait(ctx, last); err != nil {
-		return f, err
-	}
-	if f.Process, err = k.stop(ctx); err != nil {
+	if f.Process, err = between(ctx, c, warm, last); err != nil {
 		return f, err
 	}
 	server.Shutdown()

@@ -146,6 +146,21 @@ func (k clock) stop(ctx context.Context) (figure, error) {
 	return figure{took.Seconds(), cpu - k.cpu}, err
 }
 
+// between is what passed from the end of the warm-up to that of the last job.
+func between(ctx context.Context, c *redis.Client, warm, last chan struct{}) (figure, error) {
+	if err := wait(ctx, warm); err != nil {
+		return figure{}, err
+	}
+	k, err := startClock(ctx, c)
+	if err != nil {
+		return figure{}, err
+	}
+	if err := wait(ctx, last); err != nil {
+		return figure{}, err
+	}
+	return k.stop(ctx)
+}
+
 // serverCPU is the processor time that the server has used, in seconds.
 func serverCPU(ctx context.Context, c *redis.Client) (sum float64, err error) {
 	info, err := c.Info(ctx, "cpu").Result()
