@@ -134,7 +134,8 @@ func TestMixedLoadIsMixed(t *testing.T) {
 		"EMQ.SCHEDULE :1\r\n", "EMQ.SCHEDULE :0\r\n", "EMQ.EXTEND :1\r\n", "EMQ.EXTEND :-1\r\n", "EMQ.EXTEND -EMQSTALE", "EMQ.PROMOTE :0\r\n",
 		"EMQ.PROMOTE :2\r\n", "EMQ.REAP *2\r\n*0\r\n*", "EMQ.REAP *2\r\n*1\r\n$",
 	} {
-		require.GreaterOrEqual(t, seen[want], 20, "%q of %v", want, seen)
+		// The rarest comes 33 times on the average: fewer than five are no accident.
+		require.GreaterOrEqual(t, seen[want], 5, "%q of %v", want, seen)
 	}
 	for what := range seen {
 		require.NotContains(t, what, "-ERR")
