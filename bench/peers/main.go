@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -73,13 +74,14 @@ func main() {
 	flag.DurationVar(&l.Steady, "steady", 5*time.Second, "how long it lasts, in a run")
 	runs := flag.Int("runs", 7, "runs of every peer")
 	only := flag.String("only", "", "rates or latency")
+	clients := flag.String("clients", "", "a regular expression for the clients that are measured; all by default")
 	out := flag.String("out", "../build/bench", "where the JSON goes")
 	flag.Parse()
 	l.WarmUp = l.Jobs / 10
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := compare(ctx, l, *runs, *only, *out)
+	err := compare(ctx, l, *runs, *only, *clients, *out)
 	if ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
@@ -99,9 +101,13 @@ type outcome struct {
 	peer peer
 }
 
-func compare(ctx context.Context, l load, runs int, only, out string) (err error) {
+func compare(ctx context.Context, l load, runs int, only, clients, out string) (err error) {
 	if only != "" && only != "rates" && only != "latency" {
 		return fmt.Errorf("-only is rates or latency, not %q", only)
+	}
+	meant, err := regexp.Compile(clients)
+	if err != nil {
+		return err
 	}
 	s, err := valkey.Start(valkey.Options{Module: cmp.Or(os.Getenv("EMQ_MODULE"), "../build/emq.so")})
 	if err != nil {
@@ -112,9 +118,12 @@ func compare(ctx context.Context, l load, runs int, only, out string) (err error
 
 	var found []*outcome
 	for _, p := range append(goPeers(), nodePeers()...) {
-		if p.latency != nil || only != "latency" {
+		if meant.MatchString(p.client) && (p.latency != nil || only != "latency") {
 			found = append(found, &outcome{Peer: p.name, Client: p.client, peer: p})
 		}
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("no client is like %q", clients)
 	}
 	for run := range runs {
 		for i := range found {
