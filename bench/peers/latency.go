@@ -46,7 +46,7 @@ type queue struct {
 func inGo(looks time.Duration, open func(l load, begun func(payload string)) (queue, error)) func(context.Context, load) (latencies, error) {
 	return func(ctx context.Context, l load) (found latencies, err error) {
 		start := time.Now()
-		began := make(chan float64, l.Samples+l.Rate*int(l.Steady.Seconds()+1))
+		began := make(chan float64, l.Samples+l.steadyJobs())
 		q, err := open(l, func(payload string) {
 			now := time.Since(start)
 			sent, _ := strconv.ParseInt(strings.TrimSpace(payload), 10, 64)
@@ -100,7 +100,7 @@ func (m meter) oneByOne(ctx context.Context, jobs int, limit time.Duration) (mic
 
 // steadily enqueues jobs at their times, whether or not those before have begun. The first tenth does not count.
 func (m meter) steadily(ctx context.Context) (micros []float64, err error) {
-	jobs := int(float64(m.Rate) * m.Steady.Seconds())
+	jobs := m.steadyJobs()
 	var calls sync.WaitGroup
 	failed := make(chan error, jobs)
 	for n, start := 0, time.Now(); n < jobs; n++ {

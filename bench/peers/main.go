@@ -48,6 +48,9 @@ type load struct {
 	Steady  time.Duration // for so long
 }
 
+// steadyJobs are those of the steady load.
+func (l load) steadyJobs() int { return int(float64(l.Rate) * l.Steady.Seconds()) }
+
 // figures are what one run of a peer took, for both halves of it.
 type figures struct {
 	Enqueue figure `json:"enqueue"`
@@ -104,6 +107,9 @@ type outcome struct {
 func compare(ctx context.Context, l load, runs int, only, clients, out string) (err error) {
 	if only != "" && only != "rates" && only != "latency" {
 		return fmt.Errorf("-only is rates or latency, not %q", only)
+	}
+	if l.WarmUp < 1 || l.Workers < 1 || l.Payload < 2 || l.Samples < 1 || l.Limit <= 0 || l.Pause <= 0 || l.steadyJobs() < 1 || runs < 1 {
+		return errors.New("all numbers are above 0, jobs at least 10, the payload 2 bytes, and of the steady load there is a job at least")
 	}
 	meant, err := regexp.Compile(clients)
 	if err != nil {

@@ -153,7 +153,7 @@ async function latency(queue) {
 
   await oneByOne(load.Samples / 10, load.Limit / 5e6);
   const waiting = await oneByOne(load.Samples, load.Limit / 1e6);
-  const loaded = await steadily(load.Rate * load.Steady / 1e9);
+  const loaded = await steadily(Math.floor(load.Rate * load.Steady / 1e9));
   await worker.close();
   return { waiting, loaded };
 }
