@@ -19,7 +19,7 @@ import (
 // latencies are how long jobs took from the call that enqueues one to its handler, which are in one process.
 type latencies struct {
 	Waiting latency `json:"waiting"` // one job at a time, while the workers wait
-	Loaded  latency `json:"loaded"`  // so many jobs a second
+	Steady  latency `json:"steady"`  // so many jobs a second
 }
 
 // latency is of so many jobs, in µs.
@@ -42,8 +42,9 @@ type queue struct {
 	close   func() error
 }
 
-// inGo measures a peer that opens such a queue. Its worker calls begun with a job's payload, first of all.
-func inGo(looks time.Duration, open func(l load, begun func(payload string)) (queue, error)) func(context.Context, load) (latencies, error) {
+// inGo measures a peer that opens such a queue. Its worker calls begun with a job's payload, first of all; it asks for jobs every
+// so often, or waits in the server, which is 0.
+func inGo(asks time.Duration, open func(l load, begun func(payload string)) (queue, error)) func(context.Context, load) (latencies, error) {
 	return func(ctx context.Context, l load) (found latencies, err error) {
 		start := time.Now()
 		began := make(chan float64, l.Samples+l.steadyJobs())
@@ -56,7 +57,7 @@ func inGo(looks time.Duration, open func(l load, begun func(payload string)) (qu
 			return found, err
 		}
 		defer func() { err = errors.Join(err, q.close()) }()
-		m := meter{load: l, looks: max(looks, l.Pause), began: began, enqueue: func(ctx context.Context) error {
+		m := meter{load: l, most: max(asks, l.Pause), began: began, enqueue: func(ctx context.Context) error {
 			return q.enqueue(ctx, fmt.Sprintf("%-*d", l.Payload, time.Since(start)))
 		}}
 		if _, err = m.oneByOne(ctx, l.Samples/10, l.Limit/5); err != nil {
@@ -66,26 +67,26 @@ func inGo(looks time.Duration, open func(l load, begun func(payload string)) (qu
 		if err != nil {
 			return found, err
 		}
-		loaded, err := m.steadily(ctx)
+		steady, err := m.steadily(ctx)
 		if err != nil {
 			return found, err
 		}
-		return latencies{summary(waiting), summary(loaded)}, nil
+		return latencies{summary(waiting), summary(steady)}, nil
 	}
 }
 
 type meter struct {
 	load
-	looks   time.Duration // pauses are up to so long
+	most    time.Duration // a pause
 	began   chan float64
 	enqueue func(context.Context) error // its payload is the time
 }
 
 // oneByOne enqueues a job when the handler of the one before has begun and the worker had a while to wait again, at a
-// moment that has nothing to do with when it looks.
+// moment that has nothing to do with when it asks.
 func (m meter) oneByOne(ctx context.Context, jobs int, limit time.Duration) (micros []float64, err error) {
 	for end := time.Now().Add(limit); len(micros) < jobs && time.Now().Before(end); {
-		time.Sleep(rand.N(m.looks))
+		time.Sleep(rand.N(m.most))
 		if err := m.enqueue(ctx); err != nil {
 			return nil, err
 		}
@@ -141,7 +142,7 @@ func printLatencies(to io.Writer, l load, found []*outcome) {
 		of   func(latencies) latency
 	}{
 		{"one job at a time", func(f latencies) latency { return f.Waiting }},
-		{fmt.Sprintf("%d jobs a second", l.Rate), func(f latencies) latency { return f.Loaded }},
+		{fmt.Sprintf("%d jobs a second", l.Rate), func(f latencies) latency { return f.Steady }},
 	} {
 		fmt.Fprintf(to, "\nfrom enqueue to handler, %d handlers that wait, %s: ms, medians of the runs [95 %% bound]\n\n", l.Workers, part.what)
 		w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)

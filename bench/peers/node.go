@@ -45,11 +45,11 @@ func nodeRates(name string) func(context.Context, load) (figures, error) {
 
 func nodeLatency(name string) func(context.Context, load) (latencies, error) {
 	return func(ctx context.Context, l load) (latencies, error) {
-		var micros struct{ Waiting, Loaded []float64 }
+		var micros struct{ Waiting, Steady []float64 }
 		if err := runNode(ctx, l, name, "latency", &micros); err != nil {
 			return latencies{}, err
 		}
-		return latencies{summary(micros.Waiting), summary(micros.Loaded)}, nil
+		return latencies{summary(micros.Waiting), summary(micros.Steady)}, nil
 	}
 }
 

@@ -80,10 +80,12 @@ const queues = {
         return {
           async settled(n) {
             while (completed < n) await new Promise(resolve => { told = resolve; });
+          },
+          async close() {
+            await worker.close();
             const left = await queue.getJobCounts('waiting', 'active', 'completed', 'failed');
             expect('what is left of the queue', JSON.stringify(Object.values(left)), '[0,0,0,0]');
           },
-          close: () => worker.close(),
         };
       },
       close: () => queue.close(),
@@ -111,13 +113,13 @@ async function rates(queue) {
     if (begun === total) last.resolve();
   });
   await warm.is;
-  const process = await clocked(redis, async () => {
+  const processing = await clocked(redis, async () => {
     await last.is;
     await worker.settled(total);
   });
   await worker.close();
   await redis.quit();
-  return { enqueue, process };
+  return { enqueue, process: processing };
 }
 
 async function latency(queue) {
@@ -153,9 +155,9 @@ async function latency(queue) {
 
   await oneByOne(load.Samples / 10, load.Limit / 5e6);
   const waiting = await oneByOne(load.Samples, load.Limit / 1e6);
-  const loaded = await steadily(Math.floor(load.Rate * load.Steady / 1e9));
+  const steady = await steadily(Math.floor(load.Rate * load.Steady / 1e9));
   await worker.close();
-  return { waiting, loaded };
+  return { waiting, steady };
 }
 
 // EMQ's verbs alone: each worker claims a job, completes it, and goes on.
