@@ -12,17 +12,26 @@ import (
 	"emq/clients/go"
 )
 
+var quiet = emq.Log(slog.New(slog.DiscardHandler))
+
+func dialClient(l load) (*emq.Client, emq.Queue[string], error) {
+	o, err := valkey.ParseURL("unix://" + l.Socket)
+	if err != nil {
+		return nil, emq.Queue[string]{}, err
+	}
+	client := emq.Use(emq.Dial(o))
+	return client, emq.NewQueue[string](client, "peers", emq.Encoding(emq.Raw)), nil
+}
+
 // runClient uses EMQ through its Go package, as its page does: the worker fetches by itself, as asynq's server does.
 func runClient(ctx context.Context, l load) (f figures, err error) {
 	c := goClient(l) // for the figures alone
 	defer c.Close()
-	o, err := valkey.ParseURL("unix://" + l.Socket)
+	client, queue, err := dialClient(l)
 	if err != nil {
 		return f, err
 	}
-	client := emq.Use(emq.Dial(o))
 	defer client.Close()
-	queue := emq.NewQueue[string](client, "peers", emq.Encoding(emq.Raw))
 	payload := strings.Repeat("x", l.Payload)
 	if f.Enqueue, err = enqueueAll(ctx, l, c, func(ctx context.Context, _ int) error {
 		_, err := queue.Enqueue(ctx, payload)
@@ -33,7 +42,7 @@ func runClient(ctx context.Context, l load) (f figures, err error) {
 
 	var done atomic.Int64
 	warm, last := make(chan struct{}), make(chan struct{})
-	worker := emq.NewWorker(client, emq.Log(slog.New(slog.DiscardHandler)), emq.Observe(func(emq.Event) {
+	worker := emq.NewWorker(client, quiet, emq.Observe(func(emq.Event) {
 		switch int(done.Add(1)) {
 		case l.WarmUp:
 			close(warm)
@@ -57,4 +66,32 @@ func runClient(ctx context.Context, l load) (f figures, err error) {
 		err = fmt.Errorf("%d jobs were completed", n)
 	}
 	return f, err
+}
+
+// openClient is a queue of the Go package, with a worker.
+func openClient(l load, begun func(string)) (queue, error) {
+	client, jobs, err := dialClient(l)
+	if err != nil {
+		return queue{}, err
+	}
+	worker := emq.NewWorker(client, quiet)
+	emq.Handle(worker, jobs, func(_ context.Context, j *emq.Job[string]) error {
+		begun(j.Value)
+		return nil
+	}, emq.Concurrency(l.Workers))
+	working, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(working) }()
+	return queue{
+		enqueue: func(ctx context.Context, payload string) error {
+			_, err := jobs.Enqueue(ctx, payload)
+			return err
+		},
+		close: func() error {
+			stop()
+			err := <-ended
+			client.Close()
+			return err
+		},
+	}, nil
 }

@@ -18,8 +18,8 @@ import (
 func goPeers() []peer {
 	return []peer{
 		{name: "EMQ", client: "go-redis " + version("github.com/redis/go-redis/v9"), against: "asynq", run: runEMQ},
-		{name: "EMQ", client: "clients/go", against: "asynq", run: runClient},
-		{name: "asynq", client: "asynq " + version("github.com/hibiken/asynq"), run: runAsynq},
+		{name: "EMQ", client: "clients/go", against: "asynq", run: runClient, latency: inGo(0, openClient)},
+		{name: "asynq", client: "asynq " + version("github.com/hibiken/asynq"), run: runAsynq, latency: inGo(time.Second, openAsynq)},
 	}
 }
 
@@ -135,7 +135,7 @@ func runEMQ(ctx context.Context, l load) (f figures, err error) {
 func runAsynq(ctx context.Context, l load) (f figures, err error) {
 	c := goClient(l)
 	defer c.Close()
-	opt := asynq.RedisClientOpt{Network: "unix", Addr: l.Socket, PoolSize: l.Workers}
+	opt := asynqOption(l)
 	client := asynq.NewClient(opt)
 	defer client.Close()
 	payload := []byte(strings.Repeat("x", l.Payload))
@@ -149,7 +149,7 @@ func runAsynq(ctx context.Context, l load) (f figures, err error) {
 	// The server fetches by itself, so the clock runs from the job that ends the warm-up to the last one.
 	var done atomic.Int64
 	warm, last := make(chan struct{}), make(chan struct{})
-	server := asynq.NewServer(opt, asynq.Config{Concurrency: l.Workers, LogLevel: asynq.FatalLevel})
+	server := asynqServer(l)
 	if err := server.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
 		switch int(done.Add(1)) {
 		case l.WarmUp:
@@ -171,6 +171,34 @@ func runAsynq(ctx context.Context, l load) (f figures, err error) {
 		err = fmt.Errorf("%s jobs were processed", processed)
 	}
 	return f, err
+}
+
+func asynqOption(l load) asynq.RedisClientOpt {
+	return asynq.RedisClientOpt{Network: "unix", Addr: l.Socket, PoolSize: l.Workers}
+}
+
+func asynqServer(l load) *asynq.Server {
+	return asynq.NewServer(asynqOption(l), asynq.Config{Concurrency: l.Workers, LogLevel: asynq.FatalLevel})
+}
+
+// openAsynq is a queue of asynq's. Its server looks for jobs, by default a second after it found none, half a second more or
+// less by chance.
+func openAsynq(l load, begun func(string)) (queue, error) {
+	client, server := asynq.NewClient(asynqOption(l)), asynqServer(l)
+	err := server.Start(asynq.HandlerFunc(func(_ context.Context, t *asynq.Task) error {
+		begun(string(t.Payload()))
+		return nil
+	}))
+	return queue{
+		enqueue: func(ctx context.Context, payload string) error {
+			_, err := client.EnqueueContext(ctx, asynq.NewTask("job", []byte(payload)))
+			return err
+		},
+		close: func() error {
+			server.Shutdown()
+			return client.Close()
+		},
+	}, err
 }
 
 func wait(ctx context.Context, c chan struct{}) error {

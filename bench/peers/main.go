@@ -1,6 +1,10 @@
 // Command peers sets EMQ beside the job queues that people use: asynq, from Go, and BullMQ, from node. All of them run on
-// one server, in turn, with the same payload and as many workers, each of which waits for every reply; the jobs do
-// nothing. EMQ is driven from both languages, so that it is not the clients that are compared.
+// one server, in turn, with the same payload and as many workers; the jobs do nothing. EMQ is driven from both languages,
+// so that it is not the clients that are compared: by its packages, as its users do, and by its verbs alone, where each
+// worker waits for every reply.
+//
+// Measured are how many jobs a second there are, what a job costs the server and the client, and how long it takes from
+// the call that enqueues it to its handler.
 //
 // `make bench-peers` runs it, in the folder above.
 package main
@@ -13,11 +17,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"regexp"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -35,7 +39,17 @@ type load struct {
 	WarmUp  int // jobs before the clock starts
 	Workers int // and as many producers
 	Payload int // bytes
+
+	// Of latencies.
+	Samples int           // jobs, one at a time
+	Limit   time.Duration // for these jobs, since there are peers that take a second for each
+	Pause   time.Duration // before each of them, at most
+	Rate    int           // then jobs a second,
+	Steady  time.Duration // for so long
 }
+
+// steadyJobs are those of the steady load.
+func (l load) steadyJobs() int { return int(float64(l.Rate) * l.Steady.Seconds()) }
 
 // figures are what one run of a peer took, for both halves of it.
 type figures struct {
@@ -43,16 +57,12 @@ type figures struct {
 	Process figure `json:"process"`
 }
 
-type figure struct {
-	Seconds float64 `json:"seconds"`
-	CPU     float64 `json:"cpu_seconds"` // of the server's process
-}
-
 // peer is a way to use a queue: it enqueues the jobs, and when that is done it processes them.
 type peer struct {
 	name, client string
 	against      string // the peer that speaks the same language and is to be compared with this one
 	run          func(context.Context, load) (figures, error)
+	latency      func(context.Context, load) (latencies, error) // nil for bare verbs, which have no worker
 }
 
 func main() {
@@ -60,14 +70,21 @@ func main() {
 	flag.IntVar(&l.Jobs, "jobs", 20_000, "jobs in a run")
 	flag.IntVar(&l.Workers, "workers", 32, "producers, and then workers")
 	flag.IntVar(&l.Payload, "payload", 64, "bytes in a job")
+	flag.IntVar(&l.Samples, "samples", 2_000, "jobs whose latency is measured one at a time, in a run")
+	flag.DurationVar(&l.Limit, "limit", 15*time.Second, "the longest that these may take")
+	flag.DurationVar(&l.Pause, "pause", 2*time.Millisecond, "the longest pause before each of them")
+	flag.IntVar(&l.Rate, "rate", 1_000, "jobs a second of the steady load")
+	flag.DurationVar(&l.Steady, "steady", 5*time.Second, "how long it lasts, in a run")
 	runs := flag.Int("runs", 7, "runs of every peer")
+	only := flag.String("only", "", "rates or latency")
+	clients := flag.String("clients", "", "a regular expression for the clients that are measured; all by default")
 	out := flag.String("out", "../build/bench", "where the JSON goes")
 	flag.Parse()
 	l.WarmUp = l.Jobs / 10
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := compare(ctx, l, *runs, *out)
+	err := compare(ctx, l, *runs, *only, *clients, *out)
 	if ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
@@ -79,14 +96,25 @@ func main() {
 
 // outcome is all that was found about a peer, its runs in order.
 type outcome struct {
-	Peer   string    `json:"peer"`
-	Client string    `json:"client"`
-	Runs   []figures `json:"runs"`
+	Peer      string      `json:"peer"`
+	Client    string      `json:"client"`
+	Runs      []figures   `json:"runs,omitempty"`
+	Latencies []latencies `json:"latencies,omitempty"`
 
 	peer peer
 }
 
-func compare(ctx context.Context, l load, runs int, out string) (err error) {
+func compare(ctx context.Context, l load, runs int, only, clients, out string) (err error) {
+	if only != "" && only != "rates" && only != "latency" {
+		return fmt.Errorf("-only is rates or latency, not %q", only)
+	}
+	if l.WarmUp < 1 || l.Workers < 1 || l.Payload < 2 || l.Samples < 1 || l.Limit <= 0 || l.Pause <= 0 || l.steadyJobs() < 1 || runs < 1 {
+		return errors.New("all numbers are above 0, jobs at least 10, the payload 2 bytes, and of the steady load there is a job at least")
+	}
+	meant, err := regexp.Compile(clients)
+	if err != nil {
+		return err
+	}
 	s, err := valkey.Start(valkey.Options{Module: cmp.Or(os.Getenv("EMQ_MODULE"), "../build/emq.so")})
 	if err != nil {
 		return err
@@ -96,24 +124,55 @@ func compare(ctx context.Context, l load, runs int, out string) (err error) {
 
 	var found []*outcome
 	for _, p := range append(goPeers(), nodePeers()...) {
-		found = append(found, &outcome{Peer: p.name, Client: p.client, peer: p})
+		if meant.MatchString(p.client) && (p.latency != nil || only != "latency") {
+			found = append(found, &outcome{Peer: p.name, Client: p.client, peer: p})
+		}
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("no client is like %q", clients)
 	}
 	for run := range runs {
 		for i := range found {
 			o := found[(i+run)%len(found)]
-			if err := empty(ctx, s); err != nil {
-				return err
-			}
-			f, err := o.peer.run(ctx, l)
-			if err != nil {
+			if err := o.measure(ctx, s, l, only); err != nil {
 				return fmt.Errorf("%s, %s: %w", o.Peer, o.Client, err)
 			}
-			o.Runs = append(o.Runs, f)
 			fmt.Fprintf(os.Stderr, "run %d of %d: %-6s %s\n", run+1, runs, o.Peer, o.Client)
 		}
 	}
-	print(os.Stdout, l, found)
+	if only != "latency" {
+		printRates(os.Stdout, l, found)
+		printCosts(os.Stdout, l, found, "enqueue", func(f figures) figure { return f.Enqueue })
+		printCosts(os.Stdout, l, found, "process", func(f figures) figure { return f.Process })
+	}
+	if only != "rates" {
+		printLatencies(os.Stdout, l, found)
+	}
 	return write(out, l, found)
+}
+
+func (o *outcome) measure(ctx context.Context, s *valkey.Server, l load, only string) error {
+	if only != "latency" {
+		if err := empty(ctx, s); err != nil {
+			return err
+		}
+		f, err := o.peer.run(ctx, l)
+		if err != nil {
+			return err
+		}
+		o.Runs = append(o.Runs, f)
+	}
+	if only != "rates" && o.peer.latency != nil {
+		if err := empty(ctx, s); err != nil {
+			return err
+		}
+		f, err := o.peer.latency(ctx, l)
+		if err != nil {
+			return err
+		}
+		o.Latencies = append(o.Latencies, f)
+	}
+	return nil
 }
 
 // empty removes all data and gives the store to EMQ again, for its turn.
@@ -126,63 +185,21 @@ func empty(ctx context.Context, s *valkey.Server) error {
 	return c.Set(ctx, "{emq}:version", "echomq:6.0.0", 0).Err()
 }
 
-// clock measures a part of a run, on the wall and in the server.
-type clock struct {
-	client *redis.Client
-	began  time.Time
-	cpu    float64
-}
-
-func startClock(ctx context.Context, c *redis.Client) (k clock, err error) {
-	k.client = c
-	k.cpu, err = serverCPU(ctx, c)
-	k.began = time.Now()
-	return k, err
-}
-
-func (k clock) stop(ctx context.Context) (figure, error) {
-	took := time.Since(k.began)
-	cpu, err := serverCPU(ctx, k.client)
-	return figure{took.Seconds(), cpu - k.cpu}, err
-}
-
-// between is what passed from the end of the warm-up to that of the last job.
-func between(ctx context.Context, c *redis.Client, warm, last chan struct{}) (figure, error) {
-	if err := wait(ctx, warm); err != nil {
-		return figure{}, err
-	}
-	k, err := startClock(ctx, c)
-	if err != nil {
-		return figure{}, err
-	}
-	if err := wait(ctx, last); err != nil {
-		return figure{}, err
-	}
-	return k.stop(ctx)
-}
-
-// serverCPU is the processor time that the server has used, in seconds.
-func serverCPU(ctx context.Context, c *redis.Client) (sum float64, err error) {
-	info, err := c.Info(ctx, "cpu").Result()
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.SplitSeq(info, "\r\n") {
-		name, value, _ := strings.Cut(line, ":")
-		if name != "used_cpu_user" && name != "used_cpu_sys" {
-			continue
+// contests are each EMQ and the peer of its own language.
+func contests(found []*outcome) iter.Seq2[*outcome, *outcome] {
+	return func(yield func(ours, theirs *outcome) bool) {
+		for _, o := range found {
+			for _, other := range found {
+				if o.peer.against == other.Peer && !yield(o, other) {
+					return
+				}
+			}
 		}
-		seconds, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return 0, err
-		}
-		sum += seconds
 	}
-	return sum, nil
 }
 
-// print writes the table. Each EMQ stands beside the peer of its own language.
-func print(to io.Writer, l load, found []*outcome) {
+// printRates writes how many jobs a second there were, and what they cost the server.
+func printRates(to io.Writer, l load, found []*outcome) {
 	fmt.Fprintf(to, "\n%d jobs of %d bytes, %d producers, then %d workers; medians of %d runs [95 %% bound]\n\n", l.Jobs, l.Payload, l.Workers, l.Workers, len(found[0].Runs))
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	defer w.Flush()
@@ -194,52 +211,37 @@ func print(to io.Writer, l load, found []*outcome) {
 		fmt.Fprintf(w, "%s\t%s\t%.0f\t%.0f\t%.1f\t%.1f\n", o.Peer, o.Client,
 			median(e, rate), median(p, rate), median(e, cost), median(p, cost))
 	}
-	for _, o := range found {
-		for _, other := range found {
-			if o.peer.against != other.Peer {
-				continue
+	for ours, theirs := range contests(found) {
+		fmt.Fprintf(w, "EMQ : %s\t%s", theirs.Peer, ours.Client)
+		for _, what := range []func(figure) float64{rate, cost} {
+			for _, half := range []func(figures) figure{func(f figures) figure { return f.Enqueue }, func(f figures) figure { return f.Process }} {
+				b := stats.Ratio(pairs(ours.values(half), what), pairs(theirs.values(half), what))
+				fmt.Fprintf(w, "\t%.2f [%.2f %.2f]", b.Median, b.Low, b.High)
 			}
-			fmt.Fprintf(w, "EMQ : %s\t%s", other.Peer, o.Client)
-			for _, what := range []func(figure) float64{rate, cost} {
-				for _, half := range []func(figures) figure{func(f figures) figure { return f.Enqueue }, func(f figures) figure { return f.Process }} {
-					b := stats.Ratio(pairs(o.values(half), what), pairs(other.values(half), what))
-					fmt.Fprintf(w, "\t%.2f [%.2f %.2f]", b.Median, b.Low, b.High)
-				}
-			}
-			fmt.Fprintln(w)
 		}
+		fmt.Fprintln(w)
 	}
 }
 
-func (o *outcome) values(half func(figures) figure) (all []figure) {
-	for _, r := range o.Runs {
-		all = append(all, half(r))
-	}
-	return all
-}
+func (o *outcome) values(half func(figures) figure) []figure { return each(o.Runs, half) }
 
-func each(figures []figure, of func(figure) float64) (all []float64) {
-	for _, f := range figures {
-		all = append(all, of(f))
+func each[T, V any](values []T, of func(T) V) (all []V) {
+	for _, v := range values {
+		all = append(all, of(v))
 	}
 	return all
 }
 
 // pairs are the same, each run a pair of one part.
-func pairs(figures []figure, of func(figure) float64) (all [][]float64) {
-	for _, v := range each(figures, of) {
-		all = append(all, []float64{v})
-	}
-	return all
+func pairs[T any](runs []T, of func(T) float64) [][]float64 {
+	return each(runs, func(v T) []float64 { return []float64{of(v)} })
 }
 
-func median(figures []figure, of func(figure) float64) float64 {
-	return stats.Median(each(figures, of))
-}
+func median[T any](runs []T, of func(T) float64) float64 { return stats.Median(each(runs, of)) }
 
 func write(folder string, l load, found []*outcome) error {
 	b, err := json.MarshalIndent(map[string]any{
-		"jobs": l.Jobs, "workers": l.Workers, "payload": l.Payload, "peers": found,
+		"jobs": l.Jobs, "workers": l.Workers, "payload": l.Payload, "rate": l.Rate, "peers": found,
 	}, "", "  ")
 	if err != nil {
 		return err

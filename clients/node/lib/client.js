@@ -143,6 +143,7 @@ export class Link {
       if (e instanceof Refused) return commands.map(() => e);
       throw new Lost(e, false);
     }
+    together(redis.stream);
     const answers = commands.map(command => redis.callBuffer(...command)
       .catch(e => { if (e.name === 'ReplyError') return Refused.of(e.message); throw e; }));
     try {
@@ -175,12 +176,17 @@ export class Link {
   }
 }
 
-async function within(ms, promise) {
-  let timer;
-  promise.catch(() => {}); // it may end after its time
-  try {
-    return await Promise.race([promise, new Promise((_, no) => { timer = setTimeout(no, ms, new Error(`no answer within ${ms} ms`)); })]);
-  } finally {
-    clearTimeout(timer);
-  }
+/** Has all that is written to the stream in this turn of the event loop sent by one system call. */
+function together(stream) {
+  if (!stream || stream.writableCorked) return;
+  stream.cork();
+  process.nextTick(() => stream.uncork()); // which is after all that is resolved meanwhile
+}
+
+function within(ms, promise) {
+  return new Promise((ok, no) => {
+    const timer = setTimeout(() => no(new Error(`no answer within ${ms} ms`)), ms);
+    const ended = end => value => { clearTimeout(timer); end(value); };
+    promise.then(ended(ok), ended(no));
+  });
 }

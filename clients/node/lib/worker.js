@@ -10,15 +10,27 @@ const REASON = 4096; // bytes of a reason that are kept
 
 /** A job in a handler's hands. `token` grows with each claim: pass it on to cut off a late worker elsewhere too. */
 class Job {
-  #controller = new AbortController();
+  #controller = null; // most handlers never ask for the signal
 
   constructor(queue, id, payload, token, granted) {
     Object.assign(this, { queue, id: name(id), payload, token, created: ids.created(name(id)) });
-    Object.defineProperty(this, 'held', { value: { since: granted, done: false, cancel: why => this.#controller.abort(why) } });
+    const held = { since: granted, done: false, told: null, wake: () => {} };
+    held.cancel = why => {
+      held.told ??= why;
+      this.#controller?.abort(why);
+      held.wake();
+    };
+    Object.defineProperty(this, 'held', { value: held });
   }
 
   /** Aborted with a LeaseLost, Stopping or TimedOut once the handler is to end. */
-  get signal() { return this.#controller.signal; }
+  get signal() {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.held.told) this.#controller.abort(this.held.told);
+    }
+    return this.#controller.signal;
+  }
 }
 
 const until = job => job.held.since + job.queue.lease;
@@ -32,7 +44,7 @@ export class Worker {
   #hand = new Set();
   #tasks = new Set();
   #unsettled = [];
-  #flushing = null;
+  #flushing = false;
   #stopping = new AbortController();
   #fatal = null;
   #control;
@@ -98,7 +110,9 @@ export class Worker {
   async #claim(h, stopped) {
     const link = new Link(this.client);
     let pause = new Pause(), waits = true;
-    while (!stopped.aborted) {
+    for (;;) {
+      await turn(); // all that get free in it are filled by one claim
+      if (stopped.aborted) break;
       if (!h.free) {
         await unless(stopped, new Promise(freed => { h.freed = freed; }));
         continue;
@@ -170,8 +184,11 @@ export class Worker {
     }
     let end = null; // once the handler has ended
     const running = Promise.resolve(job).then(h.handler).then(() => { end = {}; }, error => { end = { error: error ?? new Error(String(error)) }; });
+    running.then(() => this.#free(h));
     const timer = h.timeout && setTimeout(() => job.held.cancel(new TimedOut(`not done within ${h.timeout} ms`)), h.timeout);
-    await unless(job.signal, running);
+    await new Promise(resume => { // with the handler, or once it is to end
+      running.then(job.held.wake = resume);
+    });
     clearTimeout(timer);
     if (!end) {
       const moment = new AbortController();
@@ -186,11 +203,10 @@ export class Worker {
       settlement = ['failed', 1000, job.queue.failures, reason(e)];
     }
     if (settlement) await this.#settle(job, ...settlement);
-    else this.#lose(job, `lost: ${job.signal.reason.message}`);
+    else this.#lose(job, `lost: ${job.held.told.message}`);
     if (end?.error instanceof Drop) this.log.warn(`${job.id}: dropped: ${end.error.message}`);
     this.#hand.delete(job);
-    if (!end) this.log.warn(`${job.id}: the handler goes on though it was told to end: ${job.signal.reason.message}`);
-    running.then(() => this.#free(h));
+    if (!end) this.log.warn(`${job.id}: the handler goes on though it was told to end: ${job.held.told.message}`);
   }
 
   // Heartbeats: one loop for all jobs in hand, at a third of their leases.
@@ -241,15 +257,17 @@ export class Worker {
   async #settle(job, end, ...words) {
     await new Promise(told => {
       this.#unsettled.push({ job, end, words, told });
-      this.#flushing ??= this.#guard(this.#flush()).finally(() => { this.#flushing = null; });
+      if (!this.#flushing) this.#guard(this.#flush());
     });
     this.#hand.delete(job);
   }
 
   async #flush() {
+    this.#flushing = true;
     let pause = new Pause();
     const again = new Set();
     while (this.#unsettled.length) {
+      await turn(); // the handlers that end in it are settled together
       const batch = this.#unsettled.splice(0), groups = grouped(batch), unsent = [];
       if (this.#fatal instanceof Fence) { // not our store: nothing more is sent
         this.#leave(batch);
@@ -288,6 +306,7 @@ export class Worker {
       this.#unsettled.unshift(...unsent.filter(s => until(s.job) > now));
       await pause.wait();
     }
+    this.#flushing = false;
   }
 
   /** The lease ends by itself, and the job comes back. */
@@ -318,7 +337,7 @@ export class Worker {
 
 /** How a job is settled whose handler ended, or was given up. */
 function ended(job, end) {
-  const told = job.signal.reason;
+  const { told } = job.held;
   if (told instanceof LeaseLost) return null;
   let error = end ? end.error : told;
   if (told && (error instanceof Cancelled || error?.name === 'AbortError')) error = told;
@@ -376,6 +395,9 @@ function reason(error) {
 }
 
 const cut = text => Buffer.from(text).subarray(0, REASON);
+
+/** The end of this turn of the event loop, when all that is resolved in it has gone on. */
+const turn = () => new Promise(process.nextTick);
 
 /** Resolves with the promise, or once the signal is aborted, and leaves nothing behind on the signal. */
 function unless(signal, promise) {
