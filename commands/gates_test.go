@@ -407,7 +407,7 @@ func TestStatsTellsGates(t *testing.T) {
 		call.Figures, call.Ended, call.Types[KeyMeta] = &Figures{}, true, String
 		o = &Outcome{}
 		Decide(Stats, call, o)
-		assert.Equal(t, []int64{0, 0, none, none, none, none}, o.Numbers[statWaiting:numStats], "a meta that is no hash is none")
+		assert.Equal(t, []int64{0, 0, none, none, none, none}, o.Numbers[statWaiting:numStats], "a meta that is not a hash has no gates")
 	}
 }
 

@@ -112,5 +112,5 @@ func TestOperatorsFenceAndTypes(t *testing.T) {
 	}
 	args := []string{"emq:{q}:", "any", id}
 	args[1] = "active"
-	assert.Contains(t, text(newStore().run(t, Requeue, args, 1)), "ERR state ", "REQUEUE is no way out of active")
+	assert.Contains(t, text(newStore().run(t, Requeue, args, 1)), "ERR state ", "REQUEUE does not take active jobs")
 }

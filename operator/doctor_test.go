@@ -90,7 +90,7 @@ func TestDoctor(t *testing.T) {
 	require.Equal(t, Critical, examined(t, s)["fence"].Status)
 	p.Crash()
 	_, err := s.Queues(t.Context(), "q")
-	require.Error(t, err, "that is no queue's own")
+	require.Error(t, err, "the error concerns no single queue")
 	statuses(t, examined(t, s), map[string]Status{"reachable": Critical, "module": Unknown, "wire": Unknown, "fence": Unknown, "role": Unknown, "memory-policy": Unknown,
 		"memory": Unknown, "persistence": Unknown, "replicas": Unknown, "pump": Unknown, "panics": Unknown, "queues": Unknown, "gates": Unknown, "workers": Unknown, "dead": Unknown})
 	p.Start()

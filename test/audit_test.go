@@ -184,7 +184,7 @@ func TestAuditOfLargeSets(t *testing.T) {
 	found := st.audit(good, 100, true)
 	require.Len(t, found, 4*n)
 	slices.Sort(found)
-	require.Len(t, slices.Compact(found), 4*n, "none twice")
+	require.Len(t, slices.Compact(found), 4*n, "no finding twice")
 	require.Equal(t, integer(1), st.Do("EXISTS", good.Pending(), good.Active(), good.Schedule(), good.Dead()))
 	require.Equal(t, []string{"JOBz"}, st.Members(good.Pending()))
 }

@@ -145,7 +145,7 @@ func init() {
 			after: []string{"HGET emq:{q}:metrics:completed count => " + bulk("3")},
 		},
 		transition{
-			name: "mcomplete of none that is held", given: all, want: status(-1, -2, 0, -1),
+			name: "mcomplete of jobs that are not held", given: all, want: status(-1, -2, 0, -1),
 			args: good.Mcomplete("JOB1", "7", "JOB5", "5", "JOB9", "1", "JOB1", "2"),
 		},
 		transition{

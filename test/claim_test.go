@@ -84,7 +84,7 @@ func TestBrokenEntries(t *testing.T) {
 			case isDead, deadNoEntry:
 				fields := st.row(good, "JOB0")
 				require.Equal(t, "dead", fields["state"])
-				require.Contains(t, fields["last_error"], "attempts", "the reason is told")
+				require.Contains(t, fields["last_error"], "attempts", "the row has the reason")
 				require.Equal(t, "x", fields["payload"], "the payload is kept")
 				if tt.fate == isDead {
 					require.Equal(t, int64(0), st.score(good.Dead(), "JOB0"))

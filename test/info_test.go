@@ -233,9 +233,9 @@ func TestInfoCountsThePump(t *testing.T) {
 	o := withModule("--emq.pump-interval-ms", "3600000", "--emq.pump-budget-us", "100")
 	o.Still = false
 	st := start(t, o).fresh(t)
-	waitFor(t, "the first beat", func() bool { return st.Info("emq_pump_ticks") == "1" })
-	// beat changes a setting, so that the pump runs at once, and waits until a counter shows that its work is done.
-	beat := func(setting, done, n string) {
+	waitFor(t, "the first tick", func() bool { return st.Info("emq_pump_ticks") == "1" })
+	// tick changes a setting, so that the pump runs at once, and waits until a counter shows that its work is done.
+	tick := func(setting, done, n string) {
 		t.Helper()
 		st.Must("CONFIG SET emq." + setting)
 		waitFor(t, done, func() bool { return st.Info("emq_pump_"+done) == n })
@@ -243,11 +243,11 @@ func TestInfoCountsThePump(t *testing.T) {
 	require.Equal(t, map[string]int{"emq_pump_skipped": 9}, st.counted("emq_pump", func() {
 		st.Must("CONFIG SET min-replicas-to-write 1")
 		for i := range 9 {
-			beat(fmt.Sprintf("max-stalled %d", 10+i), "skipped", strconv.Itoa(i+1))
+			tick(fmt.Sprintf("max-stalled %d", 10+i), "skipped", strconv.Itoa(i+1))
 		}
 		st.Must("CONFIG SET min-replicas-to-write 0")
 	}))
-	beat("max-stalled 8", "ticks", "2")
+	tick("max-stalled 8", "ticks", "2")
 
 	// put makes jobs; without fields, it makes only entries.
 	put := func(n int, id, state, score string, fields ...string) {
@@ -265,13 +265,13 @@ func TestInfoCountsThePump(t *testing.T) {
 	lost := strconv.FormatInt(end, 10)
 	require.Empty(t, st.counted("emq_commands", func() {
 		put(300, "JOB", "scheduled", strconv.FormatInt(st.Now()-1_000_000, 10), "payload", "x")
-		got := st.counted("emq_pump", func() { beat("max-stalled 7", "jobs_promoted", "300") })
+		got := st.counted("emq_pump", func() { tick("max-stalled 7", "jobs_promoted", "300") })
 		assert.Equal(t, 300, got["emq_pump_jobs_promoted"])
 		assert.Equal(t, 1, got["emq_pump_ticks"])
 		assert.Greater(t, got["emq_pump_slices"], 1, "the time that one may take is short")
 		assert.Greater(t, got["emq_pump_time_us"], 300)
-		assert.Zero(t, got["emq_pump_lag_ms"], "it is that of a beat that is over")
-		got = st.counted("emq_pump", func() { beat("pump-budget-us 1000000", "ticks", "4") })
+		assert.Zero(t, got["emq_pump_lag_ms"], "the lag is that of the last complete tick")
+		got = st.counted("emq_pump", func() { tick("pump-budget-us 1000000", "ticks", "4") })
 		assert.GreaterOrEqual(t, got["emq_pump_lag_ms"], 1_000_000)
 
 		put(30, "JOBreturned", "active", "1", "lease_epoch", "another")
@@ -280,7 +280,7 @@ func TestInfoCountsThePump(t *testing.T) {
 		put(60, "dropped", "active", lost)
 		put(70, "JOBleft", "active", lost)
 		waitFor(t, "the leases to end", func() bool { return st.Now() > end })
-		got = st.counted("emq_pump", func() { beat("max-stalled 6", "entries_left", "70") })
+		got = st.counted("emq_pump", func() { tick("max-stalled 6", "entries_left", "70") })
 		for name, n := range map[string]int{"leases_returned": 30, "leases_stalled": 40, "jobs_buried": 50, "entries_dropped": 60, "entries_left": 70} {
 			assert.Equal(t, n, got["emq_pump_"+name], name)
 		}

@@ -538,16 +538,16 @@ func TestOperatorsMeetExpiredKeys(t *testing.T) {
 		do      []string
 		want    string
 	}{
-		"release":          {"active", []string{good.Active()}, good.Release("JOB1", "1", 0), bulk("pending")},
-		"requeue":          {"dead", []string{good.Dead(), good.Pending()}, good.Requeue("dead", "JOB1"), status(1)},
-		"remove":           {"active", []string{good.Active()}, good.Remove("any", "JOB1"), status(1)},
-		"remove of a row":  {"active", []string{good.Row("JOB1")}, good.Remove("any", "JOB1"), status(0)},
-		"pause":            {"pending", []string{good.Meta()}, good.Pause(0), "+OK\r\n"},
-		"resume":           {"pending", []string{good.Meta()}, good.Resume(), integer(0)},
-		"limit":            {"pending", []string{good.Meta()}, good.Limit(1, 0, 0), "+OK\r\n"},
-		"a gate":           {"pending", []string{good.Meta()}, good.Claim(1000), claimed("JOB1", "x", 2)},
-		"a place":          {"pending", []string{good.Meta(), good.Active()}, good.Mclaim(1000, 5), array(claimed("JOB1", "x", 2))},
-		"an audit of none": {"pending", []string{good.Meta()}, good.Fix("0", 5), array(bulk("active:0"), empty)},
+		"release":         {"active", []string{good.Active()}, good.Release("JOB1", "1", 0), bulk("pending")},
+		"requeue":         {"dead", []string{good.Dead(), good.Pending()}, good.Requeue("dead", "JOB1"), status(1)},
+		"remove":          {"active", []string{good.Active()}, good.Remove("any", "JOB1"), status(1)},
+		"remove of a row": {"active", []string{good.Row("JOB1")}, good.Remove("any", "JOB1"), status(0)},
+		"pause":           {"pending", []string{good.Meta()}, good.Pause(0), "+OK\r\n"},
+		"resume":          {"pending", []string{good.Meta()}, good.Resume(), integer(0)},
+		"limit":           {"pending", []string{good.Meta()}, good.Limit(1, 0, 0), "+OK\r\n"},
+		"a gate":          {"pending", []string{good.Meta()}, good.Claim(1000), claimed("JOB1", "x", 2)},
+		"a place":         {"pending", []string{good.Meta(), good.Active()}, good.Mclaim(1000, 5), array(claimed("JOB1", "x", 2))},
+		"an audit":        {"pending", []string{good.Meta()}, good.Fix("0", 5), array(bulk("active:0"), empty)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := s.fresh(t)

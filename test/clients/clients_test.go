@@ -318,7 +318,7 @@ func (p program) bytes(t *testing.T, deed deed) string {
 	t.Helper()
 	s, c := serve(t, binary, first)
 	got := p.run(t, s.Addr(), deed, "").same(t)
-	require.Equal(t, "1", c.Info("emq_claim_claimed"), "the job is claimed all the same")
+	require.Equal(t, "1", c.Info("emq_claim_claimed"), "the job is claimed nevertheless")
 	if got.Error != "" {
 		require.Regexp(t, "(?i)utf-8", got.Error)
 		return "raises"
@@ -333,7 +333,7 @@ func (p program) multi(t *testing.T, deed deed) string {
 	t.Helper()
 	s, c := serve(t, "hello", first)
 	got := p.run(t, s.Addr(), deed, "").same(t)
-	require.Equal(t, "1", c.Info("emq_claim_claimed"), "the job is claimed all the same")
+	require.Equal(t, "1", c.Info("emq_claim_claimed"), "the job is claimed nevertheless")
 	if got.Error != "" {
 		require.Regexp(t, "EMQSTALE|1 commands failed", got.Error)
 		return "raises"

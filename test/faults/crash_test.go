@@ -69,7 +69,7 @@ func TestRestartEndsNoLease(t *testing.T) {
 				c = s.Conn()
 				require.NotEqual(t, granted, c.Info("run_id"))
 				if way.pumped {
-					store.WaitFor(t, "the pump's beats", func() bool { return number(t, c, "emq_pump_ticks") > 2 })
+					store.WaitFor(t, "the pump's ticks", func() bool { return number(t, c, "emq_pump_ticks") > 2 })
 				}
 				require.Equal(t, wire.Reaped(nil, nil), c.Do(q.Reap(1, 1000)...))
 				require.Equal(t, wire.Empty, c.Do(q.Claim(maxClaim)...))

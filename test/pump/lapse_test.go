@@ -27,11 +27,11 @@ func TestWorkersGone(t *testing.T) {
 	for { // both in one step, so that no delay of ours counts
 		b.Must("MULTI", "EMQ.DEBUG PUMP", "ZCARD "+q.Active())
 		both := wire.Value(b.Do("EXEC")).([]any)
-		beats, active := both[0].([]any)[1].(int64), both[1].(int64)
+		ticks, active := both[0].([]any)[1].(int64), both[1].(int64)
 		if active == 0 {
 			break
 		}
-		require.LessOrEqual(t, beats, lapsed+2, "%d are still active", active)
+		require.LessOrEqual(t, ticks, lapsed+2, "%d are still active", active)
 	}
 	require.Equal(t, ids, b.Members(q.Pending()))
 	for _, id := range []string{ids[0], ids[999]} {

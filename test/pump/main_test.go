@@ -163,7 +163,7 @@ func figures(reply string) map[string]int64 {
 func (b *bed) ticks(n int64) {
 	b.t.Helper()
 	last := b.stats()["ticks"] + n
-	store.WaitFor(b.t, "the pump's beats", func() bool { return b.stats()["ticks"] >= last })
+	store.WaitFor(b.t, "the pump's ticks", func() bool { return b.stats()["ticks"] >= last })
 }
 
 // stoodDown waits until the pump has skipped n more runs because it may not write.

@@ -68,7 +68,7 @@ func TestPauseWrite(t *testing.T) {
 
 // A pause of writes, or a time as a replica, that begins and ends between two ticks also keeps leases that expired
 // meanwhile from counting.
-func TestBetweenTwoBeats(t *testing.T) {
+func TestBetweenTwoTicks(t *testing.T) {
 	for name, between := range map[string]struct{ begin, end string }{
 		"a pause":   {"CLIENT PAUSE 600000 WRITE", "CLIENT UNPAUSE"},
 		"a replica": {"REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"},
@@ -76,7 +76,7 @@ func TestBetweenTwoBeats(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := begin(t, never)
 			b.ticks(0)
-			store.WaitFor(t, "the first beat", func() bool { return b.stats()["ticks"] == 1 })
+			store.WaitFor(t, "the first tick", func() bool { return b.stats()["ticks"] == 1 })
 			over, ids := b.waiting(100, between.begin)
 			b.until(over)
 			b.Must(between.end, "PING") // with a turn of the event loop
@@ -261,7 +261,7 @@ func TestAnothersStore(t *testing.T) {
 func TestSettingsAtOnce(t *testing.T) {
 	b := begin(t, never)
 	b.ticks(0)
-	store.WaitFor(t, "the first beat", func() bool { return b.stats()["ticks"] == 1 })
+	store.WaitFor(t, "the first tick", func() bool { return b.stats()["ticks"] == 1 })
 	over, ids := b.waiting(1)
 	b.until(over)
 	require.EqualValues(t, 1, b.stats()["ticks"])
@@ -274,10 +274,10 @@ func TestSettingsAtOnce(t *testing.T) {
 		require.Contains(t, b.Do(q.Claim(1)...), id)
 	}
 	b.until(b.Now() + 300)
-	beats := b.stats()["ticks"]
+	ticks := b.stats()["ticks"]
 	require.Equal(t, len(ids), b.card(q.Active()))
 	b.until(b.Now() + 100)
-	require.Equal(t, beats, b.stats()["ticks"])
+	require.Equal(t, ticks, b.stats()["ticks"])
 	b.Must("CONFIG SET emq.pump-interval-ms " + soon)
 	b.has(q.Pending(), len(ids))
 
@@ -293,7 +293,7 @@ func TestSettingsAtOnce(t *testing.T) {
 func TestSettingsExcuseNobody(t *testing.T) {
 	b := begin(t, "2000")
 	b.ticks(0)
-	store.WaitFor(t, "the first beat", func() bool { return b.stats()["ticks"] >= 1 })
+	store.WaitFor(t, "the first tick", func() bool { return b.stats()["ticks"] >= 1 })
 	ids := b.leased(q, 1, 1)
 	b.until(b.Now() + 500)
 	b.Must("CONFIG SET emq.pump-interval-ms 200")
@@ -409,7 +409,7 @@ func TestManyQueues(t *testing.T) {
 	spent := b.stats()
 	b.ticks(10)
 	after := b.stats()
-	t.Logf("%d µs a beat with no queue known", (after["time_us"]-spent["time_us"])/(after["ticks"]-spent["ticks"]))
+	t.Logf("%d µs a tick with no queue known", (after["time_us"]-spent["time_us"])/(after["ticks"]-spent["ticks"]))
 }
 
 // A module that is loaded at run time finds the existing work.
