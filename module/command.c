@@ -34,7 +34,7 @@ static void drop_item(emq_item *item) {
 
 /* Advances past the decided entries of the window. Entries without an effect or a finding are dropped, so that a walk
  * needs memory only for what it changes or replies with. The window's effects begin at `from` in the log. */
-EMQ_APART static void pass_entries(emq_frame *f, intptr_t from) {
+EMQ_APART static void advance_entries(emq_frame *f, intptr_t from) {
     emq_call *c = &f->call;
     emq_effect *e = f->out.effects.at + from, *end = f->out.effects.at + f->out.effects.n;
     int32_t i = c->first, to = c->first, done = c->first + f->out.done, window = c->first + (int32_t)c->jobs.n;
@@ -71,10 +71,10 @@ EMQ_APART static void pass_entries(emq_frame *f, intptr_t from) {
 
 /* Advances past the decided jobs of the window. All listed jobs are kept, and so is the entry that CLAIM grants, its last
  * one. */
-EMQ_APART static void pass(emq_frame *f, intptr_t from) {
+EMQ_APART static void advance(emq_frame *f, intptr_t from) {
     emq_call *c = &f->call;
     if (f->verb->jobs < EMQ_SOURCE_WALKED_JOBS ? !f->listed : f->out.result != EMQ_RESULT_CLAIMED || f->walk) {
-        if (f->verb->jobs >= EMQ_SOURCE_WALKED_JOBS && c->jobs.n) pass_entries(f, from);
+        if (f->verb->jobs >= EMQ_SOURCE_WALKED_JOBS && c->jobs.n) advance_entries(f, from);
         return;
     }
     c->step += f->out.done;
@@ -115,7 +115,7 @@ static int decide(emq_frame *f) {
             note_panic(f);
             return 0;
         }
-        if (!EMQ_MOSTLY(f->verb->jobs == EMQ_SOURCE_NAMED_JOB)) pass(f, logged);
+        if (!EMQ_MOSTLY(f->verb->jobs == EMQ_SOURCE_NAMED_JOB)) advance(f, logged);
     } while (f->out.next != EMQ_NEXT_FINISH && read_next(f));
     if (EMQ_RARELY(f->walk)) f->walk->ended = f->call.ended;
     return 1;

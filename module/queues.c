@@ -80,7 +80,7 @@ static void set_pumped(emq_queue *q, int pumped) {
 }
 
 /* Returns a queue, which is added if it is new. */
-static emq_queue *know(int db, const char *base, size_t n) {
+static emq_queue *find_or_add(int db, const char *base, size_t n) {
     vm_dict *dict = dict_of(db);
     emq_queue *q = vm_DictGetC(dict, (void *)base, n, NULL);
     if (q) return q;
@@ -225,12 +225,12 @@ static int is_loading(vm_ctx *ctx) { return (vm_GetContextFlags(ctx) & (VM_CTX_L
 static size_t checks_pending, checks_at_once; /* of other queues; see check() */
 
 /* Notes a key that may be new: if it is one of the kinds, its queue becomes known. */
-static void meet(vm_ctx *ctx, vm_string *name) {
+static void note_key(vm_ctx *ctx, vm_string *name) {
     int kind;
     size_t n, base, before = count;
     const char *p = vm_StringPtrLen(name, &n);
     if (emq_is_child || !(base = base_of(p, n, &kind))) return;
-    emq_queue *q = know(vm_GetSelectedDb(ctx), p, base);
+    emq_queue *q = find_or_add(vm_GetSelectedDb(ctx), p, base);
     if (kinds[kind].pumped) set_pumped(q, 1);
     if (kinds[kind].key == EMQ_KEY_META) emq_queues_note_meta(q, 1);
     if (kinds[kind].key == EMQ_KEY_PENDING) emq_wake(q->db, q->base, q->base_len);
@@ -256,7 +256,7 @@ static int hears_new(void) {
 
 static int on_key(vm_ctx *ctx, int class, const char *event, vm_string *name) {
     (void)class, (void)event;
-    meet(ctx, name);
+    note_key(ctx, name);
     return VM_OK;
 }
 
@@ -302,7 +302,7 @@ static void on_swap(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
 static void on_scanned(vm_ctx *ctx, vm_string *name, vm_key *key, void *seen) {
     (void)key;
     ++*(int *)seen;
-    meet(ctx, name);
+    note_key(ctx, name);
 }
 
 /* A store of a million keys takes some seconds, during which the server has nine tenths of its time for clients. Keys that
