@@ -17,17 +17,17 @@ import (
 //	Refuses  ERR, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
 //	See      WIRE6 §1, §4, §7.5
 //
-// A job is where it should be if its id is in the one set that its state names. The audit goes through the four sets and
-// then through the rows, as far in each call as one of the server's own scans; what it decides on an entry, it decides on
-// what is there now. Rows of lanes (group) are their scripts' and are passed over. The call that begins the audit looks at the
-// gates as well.
+// A job is where it should be if its id is in the one set that its state names. The audit goes through the four sets
+// and then through the rows, as far in each call as one of the server's own scans; what it decides on an entry, it
+// decides on what is there now. Rows of lanes (group) are their scripts' and are passed over. The call that begins the
+// audit looks at the gates as well.
 const tokenFix = "FIX"
 
 // Scan is a part of the audit: the place in the server's scan of a set, or of the rows.
 type Scan struct {
 	// At is the server's cursor.
 	At uint64
-	// Key is the set; KeyRow for the rows; NoKey when the audit is at its end.
+	// Key is the set, KeyRow for the rows, or NoKey if the audit is at its end.
 	Key Key
 }
 
@@ -52,7 +52,7 @@ func parseScan(cursor string) (Scan, bool) {
 	return Scan{}, false
 }
 
-// next is where the audit goes on after the server's scan has returned a cursor.
+// next is where the audit continues after the server's scan has returned a cursor.
 func (s Scan) next(at uint64) Scan {
 	if at != 0 {
 		return Scan{at, s.Key}
@@ -68,7 +68,7 @@ func (s Scan) next(at uint64) Scan {
 // Word is a word of the audit's reply.
 type Word uint8
 
-// What is found, where, and what is to be done about it.
+// What was found, where, and the remedy.
 const (
 	NoWord Word = iota
 	WordNoJob
@@ -121,7 +121,7 @@ type Finding struct {
 	Applied             bool
 }
 
-// admitAudit makes the checks, and then has the scan made.
+// admitAudit makes the checks, and then asks for the scan.
 func (v *Command) admitAudit(c *Call, o *Outcome) bool {
 	sets := audited[:len(audited)-1]
 	if !c.admit(o, answerNoFindings, v.Plan.Keys...) || !c.typed(o, sets...) {
@@ -157,8 +157,7 @@ func (v *Command) finishAudit(c *Call, o *Outcome) {
 	answerFindings(o)
 }
 
-// auditGates looks at meta. A field that is no gate, though somebody meant it to be one, goes; a meta that is no hash is not
-// ours to remove.
+// auditGates looks at meta. With FIX, broken gates are removed; a meta that is not a hash is not ours to remove.
 func (v *Command) auditGates(c *Call, o *Outcome) {
 	t := c.Types[KeyMeta]
 	if t != None && t != Hash {
@@ -187,7 +186,7 @@ func (v *Command) auditGates(c *Call, o *Outcome) {
 	}
 }
 
-// answerFindings gives the next cursor and what was found.
+// answerFindings replies with the next cursor and the findings.
 func answerFindings(o *Outcome) {
 	result := ResultClean
 	if o.Tally.Taken > 0 {
@@ -196,7 +195,7 @@ func answerFindings(o *Outcome) {
 	o.answer(result, ReplyFindings, 0)
 }
 
-// answerNoFindings answers that the audit is at its end.
+// answerNoFindings replies that the audit is at its end.
 func answerNoFindings(o *Outcome) {
 	o.Scan.Key = NoKey
 	answerFindings(o)
@@ -205,7 +204,7 @@ func answerNoFindings(o *Outcome) {
 // auditEntry looks at one entry of a set.
 func (v *Command) auditEntry(c *Call, j *Job, o *Outcome, at Key) {
 	switch {
-	case !j.in(at): // it has gone since it was scanned
+	case !j.in(at): // it was removed after the scan
 	case !IsJob(j.ID):
 		v.dropEntry(c, o, WordNoJob, at)
 	case j.Type == None:
@@ -217,8 +216,8 @@ func (v *Command) auditEntry(c *Call, j *Job, o *Outcome, at Key) {
 	}
 }
 
-// auditRow looks at a row that no set holds; the others are looked at in their sets. A key under a row's name with a
-// further colon may be no row: other speakers' scripts keep some there.
+// auditRow looks at a row whose job is in no set; the others are audited in their sets. A key whose id has a colon may
+// not be a row, because scripts of other clients of the wire keep keys of their own under such names.
 func (v *Command) auditRow(c *Call, j *Job, o *Outcome) {
 	colon := strings.IndexByte(j.ID, ':') >= 0
 	switch {
@@ -235,10 +234,10 @@ func (v *Command) auditRow(c *Call, j *Job, o *Outcome) {
 	}
 }
 
-// fixes tells whether the call repairs what it finds.
+// fixes reports whether the call repairs what it finds.
 func (v *Command) fixes(c *Call) bool { return v.arg(c, RoleOption) == tokenFix }
 
-// find notes a finding, and reports whether its remedy is to be applied.
+// find notes a finding, and reports whether to apply its remedy.
 func (v *Command) find(c *Call, o *Outcome, f Finding) bool {
 	f.Applied = v.fixes(c) && f.Remedy != WordLeave
 	m := o.mark()
@@ -257,13 +256,13 @@ func (v *Command) dropEntry(c *Call, o *Outcome, what Word, at Key) {
 	}
 }
 
-// repair looks at a job that was met in a set, or in none (KeyRow), and has its id in the one set where it is to be and
-// its state say so.
+// repair looks at a job that was found in a set, or in none (KeyRow). Its remedy leaves the id only in the set where it
+// belongs, and sets the state accordingly.
 func (v *Command) repair(c *Call, j *Job, o *Outcome, at Key) {
 	to, what := j.place(), WordState
 	switch named := j.home(NoKey); {
 	case to == at && named == to:
-		return // the other sets that hold it, if any, are where that is found
+		return // if other sets hold it too, the audit of those sets finds it
 	case j.Member == 0:
 		what = WordNoSet
 	case !j.sound() && named != KeyDead || named == KeyActive && !j.claimed():
@@ -288,7 +287,7 @@ func (v *Command) repair(c *Call, j *Job, o *Outcome, at Key) {
 		if unsaid {
 			row.set(FieldState, constant(stateIn[to]))
 		}
-		if lapsed { // the deadline is ours, not the holder's: it must not count as a lost lease
+		if lapsed { // the deadline is not the one of the holder's lease, so its expiry must not count as a lost lease
 			row.set(FieldLeaseEpoch, constant(ConstAudit))
 		}
 		if unsaid && !j.sound() {
@@ -309,23 +308,23 @@ var stateIn = [NumKeys]Const{
 	KeyPending: ConstPending, KeyActive: ConstActive, KeySchedule: ConstScheduled, KeyDead: ConstDead,
 }
 
-// claimed tells that the job was claimed, so that there may be a holder.
+// claimed reports whether the job was ever claimed, so that it may have a holder.
 func (j *Job) claimed() bool {
 	token, ok := lease.Decimal(j.field(FieldAttempts))
 	return ok && token > 0
 }
 
-// sound tells that the job can be claimed, or has a holder: the largest token of all can't be counted up, but may be held.
+// sound reports whether the job can be claimed, or has a holder: the largest token can't be incremented, but may be held.
 func (j *Job) sound() bool {
 	attempts := j.field(FieldAttempts)
 	_, ok := lease.NextToken(attempts)
 	return ok || lease.Held(j.field(FieldState), attempts, attempts, j.has(FieldLeaseEpoch))
 }
 
-// place is the set in which a job is to be; NoKey where only others can know. Where set and state disagree it is the set
-// that counts, as it does for the verbs, but no holder loses its job by it (WIRE6 §4, the holder): an active job is put
-// into active as one whose lease of another server has lapsed, so that REAP takes it back, uncounted, while the holder may
-// still settle it.
+// place is the set in which a job belongs, or NoKey if only the scripts that own it know. If set and state disagree, the set
+// counts, as it does for the verbs, except that no holder may lose its job (WIRE6 §4, the holder): an active job is put into
+// active with an expired lease of another server, so that REAP returns it without counting, while the holder may still
+// settle it.
 func (j *Job) place() Key {
 	named, returned := j.home(NoKey), j.has(FieldLeaseEpoch)
 	switch {
@@ -334,7 +333,7 @@ func (j *Job) place() Key {
 	case named == KeyActive && !j.claimed(): // nobody can hold it
 		return KeyPending
 	case j.Member == 0 && named == NoKey && j.field(FieldState) != "":
-		return NoKey // a state of other speakers' scripts: the job may be waiting for something
+		return NoKey // a state that the scripts of another client use: the job may be waiting for something
 	case j.Member == 0 && named == NoKey:
 		return KeyPending
 	case j.Member == 0 || j.in(named):

@@ -14,7 +14,7 @@ import (
 	"emq/test/wire"
 )
 
-// looked is what the audit says of one entry, and what it does to it.
+// looked is the audit's finding on one entry, and its effects.
 func looked(r *request) (finding string, effects []string) {
 	o := decideOne(Audit, r, true)
 	if o.Text != "" {
@@ -144,7 +144,7 @@ func TestAudit(t *testing.T) {
 			finding, effects := looked(r)
 			assert.Equal(t, c.want, finding)
 			assert.Equal(t, c.effect, effects)
-			// Without FIX the same is found, and nothing is done.
+			// Without FIX the finding is the same, and nothing is written.
 			finding, effects = looked(c.found.request(Audit, in(c.part)[:3]...))
 			assert.Equal(t, strings.TrimSuffix(c.want, "!"), finding)
 			assert.Empty(t, effects)
@@ -163,7 +163,7 @@ func TestAuditCursor(t *testing.T) {
 	sets := map[Key]Type{KeyPending: SortedSet}
 	for _, c := range []struct {
 		cursor string
-		scan   Scan // to be made
+		scan   Scan // that the host must make
 		to     uint64
 		next   Scan
 	}{
@@ -209,7 +209,7 @@ type jobAt struct {
 	member uint8
 }
 
-// apply carries the effects of a decision out.
+// apply applies the effects of a decision.
 func (j *jobAt) apply(r *request, o *decision) {
 	for _, e := range o.Effects[:o.NumEffects] {
 		switch e.Op {
@@ -225,15 +225,15 @@ func (j *jobAt) apply(r *request, o *decision) {
 	}
 }
 
-// heldBy tells whether whoever has the row's attempts for a token may settle the job.
+// heldBy reports whether a caller whose token is the row's attempts may settle the job.
 func (j *jobAt) heldBy() bool {
 	_, epoch := j.row[FieldLeaseEpoch]
 	return lease.Held(j.row[FieldState], j.row[FieldAttempts], j.row[FieldAttempts], epoch)
 }
 
-// TestAuditPutsRight has every kind of broken job looked at, part after part, with FIX: after one round nothing is found
-// any more, the job is in the one set that its state names, and nobody who might settle it before may not now. Without FIX
-// a job is found if and only if it is not where it should be.
+// TestAuditPutsRight audits every kind of broken job, part after part, with FIX: after one round there are no more findings,
+// the job is only in the set that its state names, and whoever could settle it before still can. Without FIX there is a
+// finding if and only if the job is not where it belongs.
 func TestAuditPutsRight(t *testing.T) {
 	of := map[string]uint8{lease.Pending: 1 << KeyPending, lease.Active: 1 << KeyActive, lease.Scheduled: 1 << KeySchedule, lease.Dead: 1 << KeyDead}
 	ask := func(j *jobAt, part Key, fix bool) (*request, *decision) {
@@ -291,7 +291,7 @@ func TestAuditPutsRight(t *testing.T) {
 	}
 }
 
-// queue makes up what a host read for a verb on a whole queue.
+// queue generates what a host may have read for a verb on a whole queue.
 func (d *dice) queue(verb Verb) *request {
 	args := on(verb, wire.Queue(d.word("q", "a", "{", "\x00")), "")
 	if !d.often() {
@@ -369,7 +369,7 @@ func (d *dice) queue(verb Verb) *request {
 	return r
 }
 
-// checkAudit holds what must be true of every decision of the audit's.
+// checkAudit checks what must be true of every decision of the audit.
 func checkAudit(t *testing.T, r *request, o *decision) {
 	t.Helper()
 	bad := func(why string) { t.Helper(); t.Fatalf("%s %v: %s", o.describe(r), o.Finding, why) }
@@ -426,7 +426,7 @@ func checkAudit(t *testing.T, r *request, o *decision) {
 	}
 }
 
-// TestAuditMeetsMuch is a check of the tests: the dice reach what there is to find.
+// TestAuditMeetsMuch tests the tests: the dice reach all kinds of findings.
 func TestAuditMeetsMuch(t *testing.T) {
 	rng, met := rand.New(rand.NewPCG(6, 1)), map[Word]int{}
 	for range 20_000 {

@@ -2,10 +2,10 @@ package commands
 
 import "emq/fence"
 
-// Verbs for many jobs in a call (WIRE6 §7.1). Each job is judged as the verb for one job would judge it, in the order
-// sent, and answered by a status; what can differ from job to job never refuses the others.
+// Verbs for many jobs in a call (WIRE6 §7.1). Each job is judged as the verb for one job would judge it, in the order sent,
+// and the reply has a status for each. A status other than 1 for one job does not affect the others.
 
-// Statuses answers for one job of a list.
+// Statuses has the status that is the reply for one job of a list, by its result.
 var Statuses = [NumResults]int8{
 	ResultEnqueued:  1,
 	ResultScheduled: 1,
@@ -18,8 +18,8 @@ var Statuses = [NumResults]int8{
 	ResultScript:    -2,
 }
 
-// listed notes what the verb came to for one job of a list, and goes on to the next, if the call is not refused. NoResult
-// asks for a look first.
+// listed notes the result for one job of a list and continues with the next, unless the call was refused. NoResult asks for
+// a look at this job first.
 func (o *Outcome) listed(j *Job, result Result) Next {
 	switch result {
 	case NoResult:
@@ -42,11 +42,11 @@ func (o *Outcome) first(j *Job) *Mark {
 	return o.mark()
 }
 
-// finishList answers for all jobs of a list.
+// finishList replies with the statuses of all jobs of a list.
 func (v *Command) finishList(_ *Call, o *Outcome) { o.answer(NoResult, ReplyStatuses, 0) }
 
-// admitList makes the checks of a call that settles or extends listed jobs. On an unclaimed store the rows decide, one by
-// one: see unclaimed.
+// admitList makes the checks of a call that settles or extends listed jobs. On an unclaimed store it passes, because the
+// call is refused only if one of the rows exists: see settleListed.
 func (c *Call) admitList(o *Outcome, sets ...Key) bool {
 	switch c.verdict() {
 	case fence.Foreign:
@@ -58,8 +58,8 @@ func (c *Call) admitList(o *Outcome, sets ...Key) bool {
 	return c.typed(o, sets...)
 }
 
-// settleListed judges a listed job before it is settled: whether to go on, or what the verb comes to. NoResult asks for a
-// look first. On an unclaimed store, a row refuses the call.
+// settleListed judges a listed job before it is settled. If ok is false, the result is final; NoResult asks for a look
+// first. On an unclaimed store, the call is refused if the row exists.
 func (v *Command) settleListed(c *Call, j *Job, o *Outcome) (ok bool, result Result) {
 	if c.verdict() != fence.Ours {
 		if j.Type != None {
@@ -132,7 +132,7 @@ func (v *Command) decideMschedule(c *Call, j *Job, o *Outcome) Next {
 //	Refuses  ERR, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
 //	See      WIRE6 §4, §7.1
 //
-// It ends at count jobs, at the end of pending, or at the maxDropped-th entry that can't be handed out.
+// It ends after count jobs, at the end of pending, or after maxDropped entries that can't be handed out.
 
 func (v *Command) decideMclaim(c *Call, j *Job, o *Outcome) Next {
 	switch c.grant(j, o, v.number(o, RoleLease)) {
@@ -150,7 +150,7 @@ func (v *Command) decideMclaim(c *Call, j *Job, o *Outcome) Next {
 	return NextFinish
 }
 
-// wanted is how many jobs MCLAIM may still hand out.
+// wanted is the number of jobs that MCLAIM may still hand out.
 func (v *Command) wanted(c *Call, o *Outcome) int64 {
 	return min(v.number(o, RoleCount), o.Room) - int64(o.Tally.Moved)
 }
@@ -159,7 +159,7 @@ func (v *Command) wantMclaim(c *Call, o *Outcome) int32 { return int32(min(Windo
 
 func (v *Command) finishMclaim(c *Call, o *Outcome) {
 	c.spend(o, int64(o.Tally.Moved))
-	result := NoResult // counted job by job
+	result := NoResult // each job is counted
 	if o.Tally.Moved == 0 {
 		result = ResultEmpty
 	}
@@ -209,7 +209,7 @@ func (v *Command) finishMcomplete(c *Call, o *Outcome) {
 //	Refuses  ERR, EMQKIND, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
 //	See      WIRE6 §6, §7.1
 //
-// A job that is listed twice is answered twice and written once.
+// A job that is listed twice gets two statuses and is written once.
 
 func (v *Command) admitMextend(c *Call, o *Outcome) bool { return c.admitList(o, KeyActive) }
 

@@ -14,7 +14,7 @@ import (
 	"emq/fence"
 )
 
-// store is what a server holds of one queue, as far as verbs look at it. A row of nil is a key of another type.
+// store is the part of a server's data about one queue that verbs look at. A nil row is a key of another type.
 type store struct {
 	identity string
 	fence    Type
@@ -50,7 +50,7 @@ func (s *store) clone() *store {
 	return &c
 }
 
-// put puts a job into the set of its state.
+// put adds a job to the set of its state.
 func (s *store) put(id string, r row, sets ...Key) {
 	s.rows[id] = r
 	for _, k := range sets {
@@ -65,7 +65,7 @@ func (s *store) add(k Key, id string, score int64) {
 	s.sets[k][id] = score
 }
 
-// read is a job as a host reads it for a verb.
+// read returns a job as a host reads it for a verb.
 func (s *store) read(verb Verb, id string, looked bool) Job {
 	plan := &Table[verb].Plan
 	j := Job{ID: id, Type: None, Looked: looked}
@@ -95,7 +95,7 @@ func (s *store) read(verb Verb, id string, looked bool) Job {
 	return j
 }
 
-// call is a call as a host begins it.
+// call returns a call as a host begins it.
 func (s *store) call(verb Verb, args []string) *Call {
 	c := &Call{Args: append([]string{Table[verb].Name}, args...), Epoch: "run", Now: s.now, IdentityType: s.fence, Probes: make([]string, MaxProbes)}
 	if s.fence == String {
@@ -130,7 +130,7 @@ func (s *store) entries(k Key) []string {
 	})
 }
 
-// ids are those of the jobs that a call is about, in their order.
+// ids are the ids of the jobs that a call is about, in their order.
 func (s *store) ids(verb Verb, args []string) (ids []string) {
 	v := &Table[verb]
 	switch v.Plan.Jobs {
@@ -148,8 +148,8 @@ func (s *store) ids(verb Verb, args []string) (ids []string) {
 	return ids
 }
 
-// run has a call decided as the host does, in windows of a size, and carries out its effects, which are those on the
-// window's jobs in their order or, where the verb merges them, as WIRE6 §7 orders them.
+// run decides a call as the host does, in windows of the given size, and applies its effects: in the order of the jobs or,
+// if the verb merges them, in the order of WIRE6 §7.
 func (s *store) run(t testing.TB, verb Verb, args []string, window int) *Outcome {
 	t.Helper()
 	v := &Table[verb]
@@ -226,7 +226,7 @@ func (s *store) run(t testing.TB, verb Verb, args []string, window int) *Outcome
 	return o
 }
 
-// merged orders effects as WIRE6 §7 does; those of one rank stay in their order.
+// merged is the rank of an effect in the order of WIRE6 §7; effects of the same rank keep their order.
 func merged(e Effect) int {
 	switch e.Op {
 	case OpZrem:
@@ -329,7 +329,7 @@ func (s *store) carryOut(t testing.TB, c *Call, o *Outcome, ids []string, merge 
 	}
 }
 
-// statuses are the answer to a list.
+// statuses are the reply to a list.
 func statuses(o *Outcome) []int8 {
 	list := []int8{}
 	for _, m := range o.Marks {
@@ -358,7 +358,7 @@ func claimed(s *store, entries []string, o *Outcome) (list []string) {
 
 var batches = []Verb{Menqueue, Mschedule, Mclaim, Mcomplete, Mextend, Mfail}
 
-// TestStatuses holds the statuses by themselves, from WIRE6 §7's table: all of them in one call, and the twins'.
+// TestStatuses checks the statuses of WIRE6 §7's table: all of them in one call, and those of ids that are listed twice.
 func TestStatuses(t *testing.T) {
 	jobs := func() *store {
 		s := newStore()
@@ -395,7 +395,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestWindows holds that a call of many windows is decided as one: twins far apart, and one sum of all.
+// TestWindows checks that a call of many windows is decided as one: equal ids far apart, and one sum for the counter.
 func TestWindows(t *testing.T) {
 	for _, n := range []int{1, 31, 32, 33, 64, 65, 999, 1000} {
 		s := newStore()
@@ -426,7 +426,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestMclaimEnds holds where MCLAIM ends: at count, at the end of pending, at the 100th bad entry.
+// TestMclaimEnds checks where MCLAIM ends: at count, at the end of pending, at the 100th broken entry.
 func TestMclaimEnds(t *testing.T) {
 	for _, c := range []struct{ good, bad, count, want, left int }{
 		{5, 0, 5, 5, 0}, {5, 0, 4, 4, 1}, {5, 0, 6, 5, 0}, {1000, 0, 1000, 1000, 0}, {40, 0, 1, 1, 39}, {0, 0, 5, 0, 0},
@@ -452,8 +452,8 @@ func TestMclaimEnds(t *testing.T) {
 	}
 }
 
-// TestUnclaimed holds the fence of batches: rows decide on an unclaimed store, wherever in the list they are, and a
-// refusal leaves nothing of what was decided before it.
+// TestUnclaimed checks the fence of batches: on an unclaimed store a row anywhere in the list refuses the call, and a
+// refusal drops what was decided before it.
 func TestUnclaimed(t *testing.T) {
 	for _, verb := range []Verb{Mcomplete, Mextend, Mfail} {
 		head, jobs := groups(verb, valid(verb))
@@ -487,8 +487,8 @@ func TestUnclaimed(t *testing.T) {
 	assert.True(t, o.ClaimIdentity)
 }
 
-// TestListRefusals holds that what is wrong with any job refuses the call, in the order of the checks, each from the
-// first job to the last.
+// TestListRefusals checks that a wrong argument of any job refuses the call, in the order of the checks, each of which goes
+// from the first job to the last.
 func TestListRefusals(t *testing.T) {
 	for _, verb := range batches {
 		v := &Table[verb]
@@ -555,7 +555,7 @@ func TestListRefusals(t *testing.T) {
 	}
 }
 
-// TestBatchNoAllocation holds the rule that a decision leaves nothing for the collector, for full windows.
+// TestBatchNoAllocation checks that decisions on full windows allocate nothing.
 func TestBatchNoAllocation(t *testing.T) {
 	for _, verb := range batches {
 		s := newStore()

@@ -10,10 +10,10 @@ import "emq/fence"
 //	Refuses  ERR, EMQKEY, READONLY, EMQFENCE, WRONGTYPE; NOPERM if rights are lost while it waits
 //	See      WIRE6 §4, §7.2
 //
-// Here the call as a whole is judged. If it is sound, the host claims as CLAIM does from one queue after the other, and
-// waits if none has a job.
+// This package only checks the call. If it is valid, the host claims as CLAIM does, from one queue after the other, and
+// blocks the client if none has a job.
 
-// maxQueues bounds the queues that one call waits for.
+// maxQueues bounds the number of queues in one call.
 const maxQueues = 100
 
 func (v *Command) admitBclaim(c *Call, o *Outcome) bool {
@@ -28,8 +28,8 @@ func (v *Command) admitBclaim(c *Call, o *Outcome) bool {
 	return true
 }
 
-// decideBclaim looks at one queue. A key of another type refuses only when all queues have been looked at: an unclaimed
-// store comes first.
+// decideBclaim checks one queue. A key of the wrong type is refused only after all queues were checked, because an unclaimed
+// store takes precedence.
 func (v *Command) decideBclaim(c *Call, j *Job, o *Outcome) Next {
 	if c.verdict() == fence.Absent && j.Type != None {
 		o.refuseUnclaimed("the queue's pending")

@@ -11,10 +11,10 @@ import (
 	"emq/fence"
 )
 
-// types are those of a queue's pending and active.
+// types are the types of a queue's pending and active.
 type types struct{ pending, active Type }
 
-// wait has a call decided as the host does: the queues are shown some at a time, or all at once.
+// wait decides a call as the host does, with some of the queues at a time, or all at once.
 func wait(identity string, window int, bases []string, queues ...types) *Outcome {
 	c := &Call{Args: append([]string{"EMQ.BCLAIM", "1000", "0"}, bases...), IdentityType: String, Identity: identity, Now: now, Epoch: "run"}
 	if identity == "" {
@@ -38,8 +38,8 @@ func wait(identity string, window int, bases []string, queues ...types) *Outcome
 	}
 }
 
-// What is wrong with the call comes first, an unclaimed store second, a key of another type last; a sound call goes on to
-// claim, and writes nothing by itself.
+// A wrong argument is refused first, then an unclaimed store, then a key of another type; a valid call goes on to claim, and
+// writes nothing by itself.
 func TestBclaimDecides(t *testing.T) {
 	const ours, others = fence.Identity, "echomq:4.0.0"
 	none, set, list := types{None, None}, types{SortedSet, SortedSet}, types{Set, None}
@@ -53,7 +53,7 @@ func TestBclaimDecides(t *testing.T) {
 		name     string
 		identity string
 		queues   []types
-		want     string // how the refusal begins, "" if the call is sound
+		want     string // how the refusal begins, "" if the call is valid
 	}{
 		{"nothing there", ours, []types{none, none}, ""},
 		{"jobs", ours, []types{set, none, set}, ""},

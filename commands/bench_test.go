@@ -2,7 +2,7 @@ package commands
 
 import "testing"
 
-// BenchmarkDecide decides the life of a job as a host asks for it. `make pgo` makes the profile of it that the build uses.
+// BenchmarkDecide decides the calls of a job's life. `make pgo` makes its profile, which the build uses.
 func BenchmarkDecide(b *testing.B) {
 	waiting := row{FieldState: "pending", FieldAttempts: "0", FieldPayload: "data"}
 	type decision struct {

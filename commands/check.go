@@ -5,8 +5,8 @@ import (
 	"emq/lease"
 )
 
-// check makes the checks that are the same for every verb, steps 2 to 6 of WIRE6 §2, and reports whether the verb may
-// go on. Step 1, the arity, is the server's, from the same table.
+// check makes the checks that are the same for every verb, steps 2 to 6 of WIRE6 §2, and reports whether they pass. Step 1,
+// the arity, is checked by the server, from the same table.
 //
 //go:noinline
 func (v *Command) check(c *Call, o *Outcome) bool {
@@ -38,8 +38,8 @@ func (v *Command) check(c *Call, o *Outcome) bool {
 	return true
 }
 
-// checkParticulars is the part of check that many verbs have no need of: a list, words, and a check of their own. The numbers
-// come in between.
+// checkParticulars makes the checks of verbs that have more than numbers to check: the length of a list, keywords, the
+// numbers, and the verb's own check, in this order.
 func (v *Command) checkParticulars(c *Call, o *Outcome) bool {
 	if v.Plan.Jobs == ListedJobs && v.listed(c) > MaxList {
 		o.refuseLength(&v.List[0], maxListText, v.listed(c))
@@ -54,7 +54,7 @@ func (v *Command) checkParticulars(c *Call, o *Outcome) bool {
 	return v.checkMore == nil || v.checkMore(v, c, o)
 }
 
-// checkNumbers checks the numbers, and notes them.
+// checkNumbers checks the numbers and stores them in given.
 func (v *Command) checkNumbers(c *Call, o *Outcome) bool {
 	for _, i := range v.numbers {
 		n, ok := v.Args[i-1].admits(c.Args[i], o)
@@ -66,7 +66,7 @@ func (v *Command) checkNumbers(c *Call, o *Outcome) bool {
 	return true
 }
 
-// areJobs tells that all ids of a list are in the namespace of jobs.
+// areJobs reports whether all ids of a list are in the namespace of jobs.
 func (v *Command) areJobs(c *Call) bool {
 	for at := v.At(RoleID); at < len(c.Args); at += len(v.List) {
 		if !IsJob(c.Args[at]) {
@@ -76,7 +76,7 @@ func (v *Command) areJobs(c *Call) bool {
 	return true
 }
 
-// end bounds the places of an argument: those of each job where it is of a list, else its own alone.
+// end bounds the places of an argument: an argument of a list occurs once for each job, any other once.
 func (v *Command) end(c *Call, at int) int {
 	if v.isListed(at) {
 		return len(c.Args)
@@ -84,7 +84,7 @@ func (v *Command) end(c *Call, at int) int {
 	return at + 1
 }
 
-// step is how far the arguments of two jobs of a list are apart.
+// step is the distance of the arguments of adjacent jobs of a list.
 func (v *Command) step() int { return max(1, len(v.List)) }
 
 // checkListNumbers checks the numbers of each job of a list.
@@ -99,7 +99,7 @@ func (v *Command) checkListNumbers(c *Call, o *Outcome) bool {
 	return true
 }
 
-// admits reads a text as a number in the argument's range, and refuses it if it is none.
+// admits parses a number and refuses it if it is not in the argument's range.
 func (a *Arg) admits(text string, o *Outcome) (n int64, ok bool) {
 	n, ok = lease.Decimal(text)
 	if ok = ok && n >= a.Range.min && n <= a.Range.max; !ok {
@@ -136,8 +136,8 @@ func (a *Arg) knows(word string) bool {
 	return false
 }
 
-// admit makes step 7, the fence, for a verb that does not create rows: it goes on under our identity alone. On an
-// unclaimed store it refuses if one of the given keys is there, and otherwise gives the verb's empty answer.
+// admit makes step 7, the fence, for a verb that does not create rows: it passes only under our identity. On an unclaimed
+// store it refuses if one of the given keys exists, and otherwise gives the verb's empty reply.
 func (c *Call) admit(o *Outcome, empty func(*Outcome), keys ...Key) bool {
 	switch c.verdict() {
 	case fence.Ours:
@@ -177,7 +177,7 @@ func (c *Call) verdict() fence.Verdict {
 	return fence.Judge(c.IdentityType != None, c.IdentityType == String, c.Identity)
 }
 
-// typed makes step 8 for some sets: each is absent or a sorted set.
+// typed makes step 8 for some sets: each must be absent or a sorted set.
 func (c *Call) typed(o *Outcome, sets ...Key) bool {
 	for _, k := range sets {
 		if !c.fits(k) {
@@ -193,26 +193,26 @@ func (c *Call) typedRow(o *Outcome) bool {
 	return t == None || t == Hash || o.refuseType()
 }
 
-// fits tells that a set is absent or of its own type.
+// fits reports whether a key is absent or a sorted set.
 func (c *Call) fits(set Key) bool {
 	t := c.Types[set]
 	return t == None || t == SortedSet
 }
 
-// holding is what a presented token is worth.
+// holding says whether the caller holds the job.
 type holding uint8
 
 const (
 	holds holding = iota
-	// unseen: the epoch must be looked at first. It matters only for a job that went back to pending.
+	// unseen: the epoch must be read first. It matters only for a job that went back to pending.
 	unseen
 	// stale: the token is not the holder's.
 	stale
-	// scripted: the row is a lane's or a flow's, and its scripts settle it.
+	// scripted: the row belongs to a lane or a flow, whose scripts settle it.
 	scripted
 )
 
-// judge makes the holder's check of WIRE6 §4 for a row that is there.
+// judge makes the holder's check of WIRE6 §4 for a row that exists.
 func (j *Job) judge(token string) holding {
 	switch state := j.field(FieldState); {
 	case j.Present&(1<<FieldGroup|1<<FieldParent) != 0:
@@ -225,8 +225,8 @@ func (j *Job) judge(token string) holding {
 	return holds
 }
 
-// settles reports whether the caller of a verb about one job holds it. If not, it refuses, or asks for a look; verb is
-// the word of the scripts' own text.
+// settles reports whether the caller of a verb about one job holds it. If not, it refuses or asks for a look. verb is the
+// word that the text of the scripts has for the verb.
 func (j *Job) settles(o *Outcome, token, verb string) (ok bool, next Next) {
 	switch j.judge(token) {
 	case unseen:
@@ -245,8 +245,8 @@ func (j *Job) settles(o *Outcome, token, verb string) (ok bool, next Next) {
 	return false, NextFinish
 }
 
-// assertRead panics if the host has not read what the plan names. It reads nothing on a replica, and nothing where the
-// names can't be those of one queue. A call that comes here was refused for neither, so the host and this package disagree.
+// assertRead panics if the host has not read what the plan names. The host reads nothing on a replica, or if the names can't
+// belong to one queue; but such calls have been refused before this, so the host and this package would disagree.
 func (v *Command) assertRead(c *Call) {
 	if c.IdentityType == Unread || v.Plan.Figures && c.Figures == nil || v.Plan.Jobs == NamedJob && c.Jobs[0].Type == Unread {
 		v.unread()

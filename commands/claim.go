@@ -11,8 +11,8 @@ import "emq/lease"
 //	Refuses  ERR, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
 //	See      WIRE6 §4
 //
-// Pending's first entry is taken. One that can't be handed out never blocks the queue: it is dropped and the next is
-// looked at, at most maxDropped in one call.
+// It takes pending's first entry. An entry that can't be handed out never blocks the queue: it is dropped, and the next
+// one is tried. One call drops at most maxDropped.
 const maxDropped = 100
 
 func (v *Command) admitClaim(c *Call, o *Outcome) bool {
@@ -39,8 +39,8 @@ func answerEmpty(o *Outcome) { o.answer(ResultEmpty, ReplyEmpty, 0) }
 
 func (v *Command) finishClaim(_ *Call, o *Outcome) { answerEmpty(o) }
 
-// grant hands the entry's job out (ResultClaimed), unless its row says otherwise: then the entry is dropped
-// (ResultEmpty). NoResult asks for a look at the other sets first.
+// grant hands out the entry's job (ResultClaimed), or drops the entry if the job can't be handed out (ResultEmpty). NoResult
+// asks for a look at the other sets first.
 func (c *Call) grant(j *Job, o *Outcome, leaseMillis int64) Result {
 	token, ok := lease.NextToken(j.field(FieldAttempts))
 	if !ok || j.Looked || !j.isJob() || j.field(FieldState) != lease.Pending {
@@ -59,7 +59,8 @@ func (c *Call) grant(j *Job, o *Outcome, leaseMillis int64) Result {
 	return ResultClaimed
 }
 
-// suspect judges an entry that is not as it should be, as grant answers; whether a token can be counted up is told.
+// suspect judges an entry that is not as it should be, and returns what grant returns. counts says whether the token can be
+// incremented.
 //
 //go:noinline
 func (c *Call) suspect(j *Job, o *Outcome, counts bool) Result {
@@ -84,8 +85,8 @@ func (o *Outcome) drop() {
 	o.zrem(KeyPending, NoKey)
 }
 
-// bury moves a bad row, whose token can't be counted up, to the dead letters, uncounted; where dead is no sorted set
-// the row's state alone says so.
+// bury moves a job whose token can't be incremented to the dead letters, without counting it as failed. If dead is not a
+// sorted set, only the row's state says so.
 func (c *Call) bury(o *Outcome) {
 	o.drop()
 	o.mark().Disposition = Buried

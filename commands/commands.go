@@ -1,14 +1,14 @@
 // Package commands answers one question: given what a store holds, what does a verb do to it?
 //
-// A verb is decided here and executed elsewhere. The host reads what the verb's Plan names into a Call and the jobs that
-// the verb is about into its slots, Jobs, up to Window of them at a time. Decide judges one job after the other and
-// appends what is to be done to the Outcome's log. When all jobs are decided, the host either replies with the refusal's
-// text or applies the log and replies. Nothing in this package reads a clock, logs, allocates or touches a store, so
-// every decision can be tested and fuzzed without a server.
+// A verb is decided here and executed elsewhere. The host reads what the verb's Plan names into a Call, and the jobs that
+// the verb is about into the slots Call.Jobs, up to Window of them at a time. Decide judges the jobs one after the other and
+// appends the effects to the Outcome's log. When all jobs are decided, the host applies the log and replies, or replies
+// with the text of a refusal. Nothing in this package reads a clock, logs, allocates or touches a store, so every decision
+// can be tested and fuzzed without a server.
 //
 // Call and Outcome are shared with C: module/mirror.h is generated from the types and constants of this package. So a
-// command crosses from C to Go once, however many jobs a window has, and nothing is copied. Strings in a Call view the
-// server's own bytes and are valid for the duration of Decide alone.
+// command crosses from C to Go once for each window, and nothing is copied. Strings in a Call are views of the server's own
+// bytes and are valid only during Decide.
 package commands
 
 //go:generate go run ../tools/mirror ../module/mirror.h
@@ -16,7 +16,7 @@ package commands
 // MaxArgs is the largest number of arguments of a verb that does not take a list, the verb's name included.
 const MaxArgs = 12
 
-// Window is the largest number of jobs that one Decide is shown.
+// Window is the largest number of jobs in one Decide.
 const Window = 32
 
 // MaxList bounds the jobs that a caller may list in one call (WIRE6 §7).
@@ -37,7 +37,7 @@ const (
 	KeyMeta
 	NumKeys
 
-	// NoKey stands where no key is meant.
+	// NoKey means that there is no key.
 	NoKey Key = 255
 )
 
@@ -65,7 +65,7 @@ const (
 	FieldUsed
 	NumFields
 
-	// NoField stands where no field is meant.
+	// NoField means that there is no field.
 	NoField Field = 255
 )
 
@@ -86,13 +86,13 @@ var FieldName = [NumFields]string{
 	FieldMax: "max", FieldDuration: "duration", FieldWindow: "window", FieldUsed: "used",
 }
 
-// NumRowFields is the number of those that a row may have; they come first.
+// NumRowFields is the number of fields that a row may have; they come first.
 const NumRowFields = 9
 
-// Type is what is stored at a key.
+// Type is the type of a key's value.
 type Type uint8
 
-// Unread marks a key that the host did not look at; the others follow the server's own numbering, shifted by one.
+// Unread marks a key that the host did not read; the others follow the server's own numbering, shifted by one.
 const (
 	Unread Type = iota
 	None
@@ -128,8 +128,8 @@ const (
 	ListedQueues
 	// WalkedJobs are the entries of the plan's Walk, from the lowest.
 	WalkedJobs
-	// ScannedJobs are what one of the server's own scans finds, after a decision has asked for it with NextScan. The sets
-	// that hold each of them are read too.
+	// ScannedJobs are found by one of the server's own scans, after a decision has asked for it with NextScan. For each of
+	// them, the sets that hold it are read too.
 	ScannedJobs
 )
 
@@ -141,31 +141,31 @@ type Probe struct {
 	More uint8
 }
 
-// Plan says what the host must read for a verb before it is decided. Reading it has no effect on the store.
+// Plan says what the host must read before a verb is decided. Reading it has no effect on the store.
 type Plan struct {
 	// Keys are opened, and their types are read.
 	Keys []Key
 	// Jobs says which jobs are read, and Walk is the sorted set of WalkedJobs, or NoKey.
 	Jobs Source
 	Walk Key
-	// Figures tells that the sizes and the lowest scores of Keys are read, and the first pending entry.
+	// Figures is set if the sizes and the lowest scores of Keys are read, and the first pending entry.
 	Figures bool
 	// Due ends the walk before the first entry whose score is after now.
 	Due bool
-	// Values are the fields that are read of each job's row.
+	// Values are the fields of each job's row that are read.
 	Values []Field
-	// Late are further fields, of which only the presence matters. They are read when a decision asks for them with
-	// NextLook, and so are the probes if LateProbes is set: what is seldom needed then costs nothing.
+	// Late are further fields, of which only the presence matters. They are read only when a decision asks for them with
+	// NextLook, because they are seldom needed; so are the probes if LateProbes is set.
 	Late       []Field
 	LateProbes bool
-	// Probes are read once a call.
+	// Probes are read once in a call.
 	Probes []Probe
-	// Member is the set that is asked whether it holds a named job, or NoKey.
+	// Member is the set that is asked whether it holds the caller's jobs, or NoKey.
 	Member Key
-	// Gated tells that gates are asked: the number of active jobs is read where there is a meta.
+	// Gated is set if gates apply: the number of active jobs is read where the queue has a meta.
 	Gated bool
-	// Merged tells that the effects on many jobs are carried out as one command where that gives the same store: one ZREM
-	// or ZADD of a set, one DEL, one HINCRBY (WIRE6 §7).
+	// Merged is set if the effects on many jobs are applied as one command where the resulting store is the same: one ZREM
+	// or ZADD for each set, one DEL, one HINCRBY (WIRE6 §7).
 	Merged bool
 }
 
@@ -177,22 +177,21 @@ const (
 
 // Job is one job of a call, as the host found it. The C mirror is emq_job.
 type Job struct {
-	// ID is the id that the caller names, or the entry that a walk or a scan met.
+	// ID is the id that the caller names, or the entry that a walk or a scan found.
 	ID string
 	// Deadline is the score of the entry in the set that is walked.
 	Deadline float64
-	// Present is the set of fields that the row has, by their bits.
+	// Present has a bit for each field that the row has.
 	Present uint32
-	// Shift is how far the arguments of a listed job are from those of the first one.
+	// Shift is the distance of a listed job's arguments from those of the first job.
 	Shift int32
-	// Twin is the place in Marks, counted from 1, of the first job of the list, if that has the same id and is not this one;
-	// else 0.
+	// Twin is the place in Marks, counted from 1, of the first job of the list with the same id; 0 if this is the first.
 	Twin int32
-	// Type is what the row's key holds; of a listed queue, what its pending holds, and Active what its active holds.
+	// Type is the type of the row. For a listed queue, it is the type of pending, and Active that of active.
 	Type, Active Type
-	// Member is the set of keys, by their bits, that hold the job's id; only the plan's Member, or after a look all four.
+	// Member has a bit for each set that holds the job's id: only the plan's Member, or after a look all four.
 	Member uint8
-	// Looked tells that what NextLook asks for was read.
+	// Looked is set once what NextLook asks for has been read.
 	Looked bool
 	// Row holds the plan's fields. Only those whose bit in Present is set are valid: see field.
 	Row [NumRowFields]string
@@ -208,12 +207,12 @@ func (j *Job) field(f Field) string {
 	return j.Row[f]
 }
 
-// in tells that a set was seen to hold the job.
+// in reports whether a set was found to hold the job.
 func (j *Job) in(set Key) bool { return j.Member&(1<<set) != 0 }
 
 // Call is what the host read for one command, or for one walk of the pump. The C mirror is emq_call.
 type Call struct {
-	// Args are the arguments as sent, the verb's name first. Those that no decision looks at are empty.
+	// Args are the arguments as sent, the verb's name first. The opaque ones are empty.
 	Args []string
 	// Jobs are the slots under decision, Window at most.
 	Jobs []Job
@@ -221,42 +220,43 @@ type Call struct {
 	Identity string
 	// Epoch is the run_id of this server.
 	Epoch string
-	// Probes are the values of the plan's probes; one is there if its bit in Probed is set.
+	// Probes are the values of the plan's probes. Only those whose bit in Probed is set are valid.
 	Probes []string
-	// Figures is what the plan's Figures asks for.
+	// Figures are what the plan's Figures asks for.
 	Figures *Figures
 	// NumActive is the number of active jobs, where the plan is Gated.
 	NumActive int64
 	// MaxPayload bounds the bytes of a new job's payload; 0: no bound.
 	MaxPayload int64
-	// Now is the server's clock in Unix ms, one value for a whole execution unit.
+	// Now is the server's clock in Unix ms. It has the same value in a whole transaction or script.
 	Now int64
-	// ServedSince is the instant, in Unix ms, up to which a lease that ended does not count against its job, since the
-	// server did not serve its holder. 0 in a command: only the pump knows.
+	// ServedSince is a time in Unix ms: a lease that expired up to then does not count against its job, because the server
+	// was not serving and the holder could not extend it. 0 in a command: only the pump knows.
 	ServedSince int64
 	// ScannedTo is the server's cursor after the scan, if Scanned.
 	ScannedTo uint64
 	// Step is the number of jobs of this call that were decided before Jobs[0].
 	Step int32
-	// First is the place of Jobs[0] in the outcome's Marks. It is less than Step where jobs were not worth keeping.
+	// First is the place of Jobs[0] in the outcome's Marks. It is less than Step if the host has dropped jobs to which
+	// nothing happened.
 	First int32
 	// Slice bounds the entries that the pump looks at in one call; 0 in a command.
 	Slice int32
-	// Probed is the set of probes that are there, by their bits.
+	// Probed has a bit for each probe whose field exists.
 	Probed uint32
-	// Types tells what each key of the plan holds, the rows' excepted.
+	// Types has the type of each key of the plan, except the rows.
 	Types [NumKeys]Type
-	// IdentityType tells what fence.Key holds.
+	// IdentityType is the type of fence.Key.
 	IdentityType Type
-	// Replica tells that this server follows another.
+	// Replica is set if this server is a replica and the verb writes.
 	Replica bool
-	// Ended tells that no job follows those of this window.
+	// Ended is set if no job follows those of this window.
 	Ended bool
-	// Scanned tells that the scan was made.
+	// Scanned is set once the scan has been made.
 	Scanned bool
 }
 
-// probe is the value of a probe, and whether it is there.
+// probe is the value of a probe, and whether its field exists.
 func (c *Call) probe(i int) (string, bool) {
 	if c.Probed&(1<<i) == 0 {
 		return "", false
@@ -266,11 +266,11 @@ func (c *Call) probe(i int) (string, bool) {
 
 // Tally counts what one call has decided for its jobs.
 type Tally struct {
-	// Taken were moved or dropped, Moved of them moved; Counted added 1 to a counter.
+	// Taken jobs were moved or dropped, Moved ones were moved, Counted ones added 1 to a counter.
 	Taken, Moved, Counted int32
 }
 
-// Next tells the host how to go on after a decision.
+// Next tells the host what to do after a decision.
 type Next uint8
 
 const (
@@ -278,26 +278,26 @@ const (
 	NextFinish Next = iota
 	// NextMore: read up to Want further jobs and decide on them.
 	NextMore
-	// NextLook: read, for the first job that is not decided, which sets of the queue hold it and the type of each; where
-	// the caller names the job, the plan's late part. Then decide on that job again.
+	// NextLook: for the first job that is not decided, read the plan's late part if the caller names the job, else the types
+	// of the four sets and which of them hold the job. Then decide on that job again.
 	NextLook
-	// NextList: answer with the queues that the host knows.
+	// NextList: reply with the queues that the host knows.
 	NextList
-	// NextClaim: claim from the first of the listed queues that has a job, or wait.
+	// NextClaim: claim from the first of the listed queues that has a job, or block the client.
 	NextClaim
-	// NextScan: have the server make the scan, read everything anew and decide again, then on each entry that was found.
+	// NextScan: make the scan, read everything again and decide again, this time on each entry that was found.
 	NextScan
 )
 
-// Disposition is what a decision makes of an entry of a walk or a scan.
+// Disposition is what becomes of an entry of a walk or a scan.
 type Disposition uint8
 
 const (
-	// NoDisposition: the verb answers for the job otherwise.
+	// NoDisposition: the job has a Result instead.
 	NoDisposition Disposition = iota
-	// Dropped: the entry left the set, and its job, if there is one, is untouched.
+	// Dropped: the entry is removed from the set, and its job, if there is one, is not changed.
 	Dropped
-	// Left: the entry stays, for the scripts that own its row, or until its row comes.
+	// Left: the entry stays in the set, because scripts own its row, or because its row may still come.
 	Left
 	// Returned: the job went back to pending.
 	Returned
@@ -305,21 +305,21 @@ const (
 	Stalled
 	// Buried: the job went to the dead letters.
 	Buried
-	// Reported: something is wrong with the entry, and stays so. Repaired: it was put right.
+	// Reported: something is wrong with the entry, and was not changed. Repaired: it was fixed.
 	Reported
 	Repaired
 	NumDispositions
 )
 
-// Mark is what was decided for one job, beside the effects. The C mirror is emq_mark.
+// Mark is what was decided for one job, apart from the effects. The C mirror is emq_mark.
 type Mark struct {
-	// Token is the fencing token of a job that was granted.
+	// Token is the fencing token of a job that was claimed.
 	Token       int64
 	Disposition Disposition
-	// Result is what the verb came to for this job, where it answers job by job.
+	// Result is the verb's result for this job, if the reply answers for each job.
 	Result  Result
 	Finding Finding
-	// Changed tells that the call changes this job, at this place of a list or at a later one with the same id.
+	// Changed is set if the call changes this job, at this place of a list or at a later one with the same id.
 	Changed bool
 }
 
@@ -329,25 +329,25 @@ const (
 	MaxText    = 1024
 )
 
-// Outcome is what one call comes to: a refusal, or a log of effects and a reply. It is zero when a call begins and is
-// kept between the decisions of that call. The C mirror is emq_outcome.
+// Outcome is the outcome of one call: a refusal, or a log of effects and a reply. It is zero when a call begins and is kept
+// between the decisions of that call. The C mirror is emq_outcome.
 type Outcome struct {
 	// Effects is the log. The host provides room for MaxEffects of every job in the window.
 	Effects []Effect
 	// Marks has one place for each job that was decided or is in the window.
 	Marks []Mark
-	// Reply is the answer, once the call is finished.
+	// Reply is the reply, once the call is finished.
 	Reply Reply
-	// Scan is the scan to be made, or with ReplyFindings the one to come.
+	// Scan is the scan to make, or with ReplyFindings the next one, for the cursor.
 	Scan Scan
-	// Gates is what the audit finds of meta, and BrokenGates of which of its gates, by the bits of gateProbes; none of them where
-	// the key as a whole is meant.
+	// Gates is the audit's finding about meta. BrokenGates has a bit, as in gateProbes, for each gate that it concerns; 0
+	// means the key as a whole.
 	Gates       Finding
 	BrokenGates uint32
-	// Tally is what this call has decided so far.
+	// Tally counts what this call has decided so far.
 	Tally Tally
-	// Room is how many jobs the gates let a claim hand out. Where they let none, Gated is set, and Opens tells when that
-	// changes by itself, in Unix ms, or 0.
+	// Room is how many jobs the gates let a claim hand out. If that is none, Gated is set, and Opens is the time, in
+	// Unix ms, at which a gate opens by itself, or 0.
 	Room, Opens int64
 	// Done is the number of jobs of the last window that were decided.
 	Done int32
@@ -357,20 +357,20 @@ type Outcome struct {
 	TextLen int32
 	// Refusal is the catalogue entry of Text.
 	Refusal Refusal
-	// Next tells how to go on.
+	// Next is what the host does next.
 	Next Next
-	// Result is what the call came to, once it is finished.
+	// Result is the result of the call, once it is finished.
 	Result Result
-	// Admitted tells that the checks of the call as a whole have passed. They are made once a call.
+	// Admitted is set once the checks of the call as a whole have passed, which are made once in a call.
 	Admitted bool
-	// ClaimIdentity tells that the store is to be claimed first: SET fence.Key fence.Identity NX with the caller's own
-	// rights. It is the only write that can fail: if it does, nothing was written; if not, the host reads and decides
-	// anew, in the same atomic step, on a store that is now ours.
+	// ClaimIdentity is set if the host must claim the store first: SET fence.Key fence.Identity NX with the caller's own
+	// rights. This is the only write that can fail. If it does, nothing was written; otherwise the host reads and decides
+	// again, in the same atomic step, on a store that is now ours.
 	ClaimIdentity bool
 	Gated         bool
 	// job is the place in Marks of the job under decision.
 	job int32
-	// given has the numbers among the arguments, each at its argument's place, once check has found them to be in their range.
+	// given has the values of the numeric arguments, each at its argument's place, once check has validated them.
 	given [MaxArgs]int64
 	// Numbers are those of ReplyNumbers.
 	Numbers [MaxNumbers]int64
@@ -381,8 +381,7 @@ type Outcome struct {
 // mark is the mark of the job under decision.
 func (o *Outcome) mark() *Mark { return &o.Marks[o.job] }
 
-// Decide decides a verb on what was read for it, following the order of WIRE6 §2: first, once a call, what concerns the
-// call as a whole, then job by job.
+// Decide decides a verb on what was read for it, in the order of WIRE6 §2: first the call as a whole, once, then each job.
 func Decide(verb Verb, c *Call, o *Outcome) {
 	v := &Table[verb]
 	o.Next, o.Done = NextFinish, 0

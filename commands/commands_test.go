@@ -148,7 +148,7 @@ func decide(verb Verb, r *request) decided {
 	return d
 }
 
-// describe writes an effect as the plain command that it is.
+// describe writes an effect as its plain command.
 func (e Effect) describe(r *request) string {
 	words := []string{[...]string{"HSET", "HDEL", "ZADD", "ZREM", "DEL", "HINCRBY"}[e.Op], strings.TrimSuffix(e.Key.Suffix(), ":")}
 	if e.Op == OpZadd {
@@ -251,7 +251,7 @@ func TestVerbs(t *testing.T) {
 	}
 	due := []string{"HSET job state =scheduled attempts =0 payload =data", retryAt}
 	extended := decided{effects: []string{"HSET job lease_epoch =EPOCH", claimedAt}, reply: integerReply(1)}
-	// What PROMOTE and REAP do to the first entry, when there is more to come.
+	// The effects of PROMOTE and REAP on the first entry, if there are more.
 	promoted := decided{effects: []string{"ZREM schedule", "HSET job state =pending", "ZADD pending 0"},
 		next: NextMore, fate: Returned, tally: Tally{Taken: 1, Moved: 1}}
 	overdue := decided{effects: []string{"ZREM schedule"}, next: NextMore, fate: Dropped, tally: Tally{Taken: 1}}
@@ -569,12 +569,12 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// TestOrder breaks every rule from one on, and expects that rule's refusal: what is checked first refuses first.
+// TestOrder breaks a rule and all that are checked after it, and expects the refusal of the first.
 func TestOrder(t *testing.T) {
 	for verb := range NumVerbs {
 		c := &Table[verb]
 		if c.Plan.Jobs == ListedQueues || len(c.places) == 0 {
-			continue // what is read of each queue is asked for after the checks, or it is about none
+			continue // the queues are read after the checks, or the verb is about no queue
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			args := valid(verb)
@@ -741,7 +741,7 @@ func TestLayout(t *testing.T) {
 		if len(c.places) == 0 {
 			continue
 		}
-		// The same break in every name at once leaves them of one queue, but of none that may be.
+		// The same fault in every name at once: they belong to one queue, but its name is not allowed.
 		for _, q := range []string{"{}", "{a{b}", "{a\x00b}", "{a}}"} {
 			args := valid(verb)
 			for i := range args {
@@ -788,7 +788,7 @@ func TestRefusalTexts(t *testing.T) {
 	}
 }
 
-// TestRefusalFits holds the buffer's size: the longest text there can be is not cut.
+// TestRefusalFits checks the size of the buffer: the longest possible text is not cut.
 func TestRefusalFits(t *testing.T) {
 	worst := strings.Repeat("\xff", 300)
 	args := []string{"2", "emq:{" + worst + "}:job:JOB", "emq:{" + worst + "}:pending", "JOB" + worst, ""}
@@ -811,7 +811,7 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// TestPlanIsRead holds the assertion that a host which skipped its reads is found out before anything is decided.
+// TestPlanIsRead checks that a host which has skipped a read is caught before anything is decided.
 func TestPlanIsRead(t *testing.T) {
 	for verb := range NumVerbs {
 		keys := append(slices.Clone(Table[verb].Plan.Keys), NoKey)
@@ -879,7 +879,7 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// TestNoAllocation holds the rule that a decision leaves nothing for the collector.
+// TestNoAllocation checks that decisions allocate nothing.
 func TestNoAllocation(t *testing.T) {
 	for verb := range NumVerbs {
 		for _, f := range []found{{}, {row: held(row{FieldStalled: "1"}), looked: true, member: []Key{KeyActive}}, {row: held(nil)},

@@ -2,14 +2,14 @@ package commands
 
 import "math"
 
-// Op is one kind of write. The set is closed: a verb is a sequence of these, and the one interpreter in module/
-// applies, propagates and announces each as the plain command of that name would (WIRE6 §5).
+// Op is one kind of write. There are no others: a verb is a sequence of these, and the interpreter in module/ applies,
+// propagates and announces each as the plain command of that name would (WIRE6 §5).
 type Op uint8
 
 const (
 	// OpHset writes N fields of Key.
 	OpHset Op = iota
-	// OpHdel removes those of N fields that Key has. Key must be there.
+	// OpHdel removes those of N fields that Key has. Key must exist.
 	OpHdel
 	// OpZadd adds the job's id to Key at Score.
 	OpZadd
@@ -80,8 +80,7 @@ type Effect struct {
 	Values [MaxFields]int64
 	// Score is a time in Unix ms, or 0; always exact as a double.
 	Score int64
-	// Job is the place in Marks of the job that the effect is about: the row is that job's, and so is the id of a ZADD or
-	// ZREM.
+	// Job is the place in Marks of the job whose row the effect changes, or whose id ZADD or ZREM takes.
 	Job    int32
 	Fields [MaxFields]Field
 	Kinds  [MaxFields]ValueKind
@@ -90,7 +89,7 @@ type Effect struct {
 	OrElse Key
 	// N is the number of valid Fields.
 	N uint8
-	// Changed and Emptied are the host's own notes: the key that was changed, and whether it went away with that.
+	// Changed and Emptied are set by the host: the key that was changed, and whether the change removed it.
 	Changed Key
 	Emptied bool
 }
@@ -114,7 +113,7 @@ func (o *Outcome) zadd(key Key, score int64) { o.add(OpZadd, key).Score = score 
 func (o *Outcome) zrem(key, or Key)          { o.add(OpZrem, key).OrElse = or }
 func (o *Outcome) del()                      { o.add(OpDel, KeyRow) }
 
-// hdel removes those of the given fields of the row that are there, if any.
+// hdel removes those of the given fields that the row has.
 func (o *Outcome) hdel(fields ...Field) {
 	e := o.add(OpHdel, KeyRow)
 	for _, f := range fields {
@@ -122,8 +121,8 @@ func (o *Outcome) hdel(fields ...Field) {
 	}
 }
 
-// count adds by, at least 1, to a counter, which is the plan's first probe, where HINCRBY would. A counter that cannot be
-// incremented so is left alone (WIRE6 §4, the holder): it must not keep a job from being settled.
+// count adds by, which is at least 1, to the counter of the plan's first probe. A counter that HINCRBY could not increment
+// is not changed (WIRE6 §4, the holder): it must not keep a job from being settled.
 func (o *Outcome) count(c *Call, key Key, by int32) {
 	if t := c.Types[key]; t != None && t != Hash {
 		return
@@ -180,11 +179,11 @@ const (
 	ReplyOK
 	// ReplyEmpty: an empty array.
 	ReplyEmpty
-	// ReplyJob: [id, payload, token] of the job that was granted; payload is null if the row has none. ReplyJobs: an array
+	// ReplyJob: [id, payload, token] of the job that was claimed; payload is null if the row has none. ReplyJobs: an array
 	// of them.
 	ReplyJob
 	ReplyJobs
-	// ReplyStatuses: an integer for each job of the list, Statuses of its result.
+	// ReplyStatuses: an integer for each job of the list, from Statuses by its result.
 	ReplyStatuses
 	// ReplyLists: [[ids returned or stalled], [ids buried]].
 	ReplyLists
@@ -200,7 +199,7 @@ const (
 	NoNumber   = math.MinInt64
 )
 
-// Reply is the answer to a verb that was not refused, as data.
+// Reply is the reply to a verb that was not refused, as data.
 type Reply struct {
 	Kind ReplyKind
 	N    int64

@@ -22,7 +22,7 @@ func (v *Command) decideEnqueue(c *Call, j *Job, o *Outcome) Next {
 	return o.created(result)
 }
 
-// admitNew makes the checks of a call that creates jobs in a set. Such a call may find the store unclaimed.
+// admitNew makes the checks of a call that creates jobs in a set. The store may be unclaimed.
 func (c *Call) admitNew(o *Outcome, set Key) bool {
 	if c.verdict() == fence.Foreign {
 		o.refuseForeign(c)
@@ -31,8 +31,8 @@ func (c *Call) admitNew(o *Outcome, set Key) bool {
 	return c.fits(set) || o.refuseType()
 }
 
-// create writes the row of a new job, unless there is one. Its entry in a set is the verb's to add. Only here a store is
-// claimed.
+// create writes the row of a new job, unless it exists. The verb adds the job to a set. On an unclaimed store it asks
+// the host to claim the identity.
 func (v *Command) create(c *Call, j *Job, o *Outcome, state Const, created Result) Result {
 	if j.Type != None {
 		return ResultDuplicate
@@ -47,7 +47,7 @@ func (v *Command) create(c *Call, j *Job, o *Outcome, state Const, created Resul
 	return created
 }
 
-// checkPayloads holds the payloads of new jobs, where the verb makes any, to the operator's bound.
+// checkPayloads checks the payloads of new jobs, if the verb creates any, against emq.max-payload-bytes.
 func (v *Command) checkPayloads(c *Call, o *Outcome) bool {
 	payload := v.At(RolePayload)
 	if payload == 0 {
@@ -62,7 +62,7 @@ func (v *Command) checkPayloads(c *Call, o *Outcome) bool {
 	return true
 }
 
-// created answers for one job.
+// created replies for one job.
 func (o *Outcome) created(result Result) Next {
 	n := int64(1)
 	if result == ResultDuplicate {

@@ -28,12 +28,12 @@ const (
 	NumRefusals
 )
 
-// Catalogue is the whole public list of what a verb can refuse with. The first word of an error reply is its class: it
-// is contract, and what INFO errorstats counts.
+// Catalogue is the complete list of the errors of the verbs. The first word of an error reply is its class: it is part of
+// the contract, and INFO errorstats counts by it.
 var Catalogue = [NumRefusals]struct {
 	// Class is the reply's first word.
 	Class string
-	// When says what the caller did or met.
+	// When says when the error is returned.
 	When string
 	// Then says what the caller can do about it.
 	Then string
@@ -56,17 +56,17 @@ var Catalogue = [NumRefusals]struct {
 	RefusedInternal: {"ERR", "a fault in the module; no job was changed", "report it with the stack from the server's log"},
 }
 
-// HostText numbers the refusals that only the host can find, outside a decision.
+// HostText numbers the refusals that the host finds outside a decision.
 type HostText uint8
 
 const (
 	// HostPanicked: a decision panicked (RefusedInternal).
 	HostPanicked HostText = iota
-	// HostUnclaimed: the claim of an unclaimed store did not succeed (RefusedFence).
+	// HostUnclaimed: an unclaimed store could not be claimed (RefusedFence).
 	HostUnclaimed
-	// HostForked: a forked child of the server ran the verb, where Go can't (RefusedInternal).
+	// HostForked: the verb was called in a forked child of the server, where Go can't run (RefusedInternal).
 	HostForked
-	// HostUnscanned: the server does not scan (RefusedInternal).
+	// HostUnscanned: SCAN or ZSCAN failed (RefusedInternal).
 	HostUnscanned
 	NumHostTexts
 )
@@ -79,11 +79,11 @@ var HostTexts = [NumHostTexts]string{
 	HostUnscanned: "ERR SCAN or ZSCAN does not run under its name on this server (see rename-command)",
 }
 
-// maxShown is how many of a foreign value's bytes a text shows, at most (WIRE6 §2).
+// maxShown is the largest number of bytes of a foreign value that a text shows (WIRE6 §2).
 const maxShown = 64
 
-// refuse makes the outcome a refusal whose text is the parts in a row. A refusal has no effects: it cuts what was decided
-// for earlier jobs of the same call as well.
+// refuse makes the outcome a refusal, whose text is the concatenation of the parts. A refusal has no effects: those of
+// earlier jobs of the same call are dropped too.
 //
 //go:noinline
 func (o *Outcome) refuse(why Refusal, parts ...string) {
@@ -93,13 +93,13 @@ func (o *Outcome) refuse(why Refusal, parts ...string) {
 	}
 }
 
-// text appends to a refusal, and keeps it terminated.
+// text appends to a refusal and keeps it NUL-terminated.
 func (o *Outcome) text(s string) {
 	o.TextLen += int32(copy(o.Text[o.TextLen:MaxText-1], s))
 	o.Text[o.TextLen] = 0
 }
 
-// show appends foreign bytes to a refusal, escaped and cut, in the manner of Go's %q without the quotes.
+// show appends foreign bytes to a refusal, truncated and escaped like Go's %q, without the quotes.
 func (o *Outcome) show(s string) {
 	const hex = "0123456789abcdef"
 	cut := len(s) > maxShown
@@ -124,14 +124,14 @@ func (o *Outcome) show(s string) {
 	}
 }
 
-// quote appends foreign bytes as show does, between quotes.
+// quote appends foreign bytes as show does, in quotes.
 func (o *Outcome) quote(s string) {
 	o.text(`"`)
 	o.show(s)
 	o.text(`"`)
 }
 
-// refuseKind refuses an id, whatever else it is.
+// refuseKind refuses an id that is no job's.
 //
 //go:noinline
 func (o *Outcome) refuseKind() { o.refuse(RefusedKind, "EMQKIND job id must be JOB-namespaced") }
@@ -184,7 +184,7 @@ func (o *Outcome) refusePayload(n, most int) {
 	o.text(")")
 }
 
-// decimal appends a number, 0 or more.
+// decimal appends a number, which must not be negative.
 func (o *Outcome) decimal(n int) {
 	const digits = "0123456789"
 	if n >= 10 {
@@ -218,7 +218,7 @@ func (o *Outcome) refuseCursor(a *Arg, got string) {
 	o.quote(got)
 }
 
-// Short refusals are kept from being inlined, which would make the path of what is not refused longer.
+// Short refusals are not inlined, because that would make the path without a refusal longer.
 
 //go:noinline
 func (o *Outcome) refuseReplica() {
@@ -245,7 +245,7 @@ func (o *Outcome) refuseUnclaimed(what string) {
 		` is there; this executor speaks "`+fence.Identity+`"`)
 }
 
-// refuseType answers false, for the check that has failed.
+// refuseType returns false, for the check that has failed.
 //
 //go:noinline
 func (o *Outcome) refuseType() bool {

@@ -10,7 +10,7 @@ import "emq/lease"
 //	Refuses  ERR, EMQKIND, EMQKEY, READONLY, EMQFENCE, WRONGTYPE, EMQSCRIPT, EMQSTALE
 //	See      WIRE6 §6
 //
-// A lease that lapsed and was returned can't be extended, though its holder may still settle the job.
+// A lease can't be extended once REAP has returned the job to pending, although its holder may still settle the job.
 
 func (v *Command) admitExtend(c *Call, o *Outcome) bool {
 	return c.admitRow(o, answerGone) && c.typedRow(o) && (c.fits(KeyActive) || o.refuseType())

@@ -11,8 +11,8 @@ import "emq/lease"
 //	Refuses  ERR, EMQKIND, EMQKEY, READONLY, EMQFENCE, WRONGTYPE, EMQSTALE, EMQSCRIPT
 //	See      WIRE6 §4
 //
-// The lease is given back, so the token is worth nothing from here on. Only failures count against max: claims that
-// ended in a lost lease do not.
+// The lease is given back, so the token is void from here on. Only failures count against max, not claims that ended in a
+// lost lease.
 
 func (v *Command) admitFail(c *Call, o *Outcome) bool {
 	return c.admitRow(o, (*Outcome).refuseGone) && c.typedRow(o) &&
@@ -38,8 +38,8 @@ func (v *Command) decideFail(c *Call, j *Job, o *Outcome) Next {
 	}
 }
 
-// fail gives a held job back: ResultScheduled, or ResultDead, which the verb is still to count. NoResult asks for a look at
-// the counter first, where the plan reads it late.
+// fail gives a held job back: ResultScheduled, or ResultDead, which the caller must count. NoResult asks for a look at the
+// counter first, if the plan reads it late.
 func (v *Command) fail(c *Call, j *Job, o *Outcome) Result {
 	failures := lease.Count(j.field(FieldFailures)) + 1
 	dead := failures >= v.number(o, RoleMax)

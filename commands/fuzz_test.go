@@ -15,17 +15,17 @@ import (
 	"emq/test/wire"
 )
 
-// singles is the number of verbs that are about one job, or one entry after the other, or a queue: the first in the table.
-// The entries of testdata/fuzz number them so. The others are in FuzzModel.
+// singles is the number of verbs about one job, one entry after the other, or a queue, which come first in the table. The
+// entries of testdata/fuzz depend on this order. FuzzModel has the other verbs.
 const singles = Menqueue
 
-// walks tells whether a verb takes the entries of a set, the jobs of which no caller names.
+// walks reports whether a verb walks the entries of a set, so that the caller names no jobs.
 func walks(verb Verb) bool { return verb == Claim || verb == Promote || verb == Reap }
 
-// onQueue tells whether a verb is on a whole queue, and begins with its base.
+// onQueue reports whether a verb is about a whole queue and has its base as the first argument.
 func onQueue(verb Verb) bool { return verb == Stats || verb == Audit }
 
-// idOf is the id among the arguments of a verb that is on one.
+// idOf is the id among the arguments of a verb about one job.
 func idOf(verb Verb, args []string) string {
 	switch {
 	case walks(verb) || onQueue(verb):
@@ -37,8 +37,8 @@ func idOf(verb Verb, args []string) string {
 	}
 }
 
-// wellNamed tells whether the names in a call are all of one queue that may be. It takes the only queue that the first
-// key can be of, and compares with what a call on that queue looks like.
+// wellNamed reports whether all names in a call belong to one valid queue. It takes the only queue to which the first
+// key can belong, and compares the call with a call on that queue.
 func wellNamed(verb Verb, args []string) bool {
 	id := idOf(verb, args)
 	first := [...]string{
@@ -100,8 +100,8 @@ var (
 	whole   = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
 )
 
-// FuzzNumbers puts any bytes wherever a number is read: in the arguments, in the row and in a counter. What it expects
-// is reckoned with numbers of any size.
+// FuzzNumbers puts any bytes wherever a number is read: in the arguments, in the row and in a counter. The expected
+// values are computed with big integers.
 func FuzzNumbers(f *testing.F) {
 	for _, s := range []string{
 		"0", "1", "30000", "2147483647", "2147483648", "4503599627370495", "4503599627370496", "9007199254740990",
@@ -204,8 +204,7 @@ func written(t *testing.T, o *decision, f Field) int64 {
 	return 0
 }
 
-// FuzzDecide lets each verb meet anything that a host can have read for it, and holds what must be true of every
-// decision.
+// FuzzDecide gives each verb anything that a host can have read for it, and checks what must be true of every decision.
 func FuzzDecide(f *testing.F) {
 	for v := range singles {
 		f.Add(uint8(v), []byte{})
@@ -217,7 +216,7 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// TestDecide is FuzzDecide on random bytes, always the same, so that an ordinary run meets most of what there is to meet.
+// TestDecide is FuzzDecide on random bytes with a fixed seed, so that an ordinary run covers most cases.
 func TestDecide(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 0))
 	for n := range 30_000 {
@@ -244,7 +243,7 @@ func (d *dice) below(n int) int {
 
 func (d *dice) often() bool { return d.below(8) != 7 }
 
-// word picks one of the given words, the first as often as all others, or now and then takes any bytes.
+// word picks one of the given words, the first as often as all others together, or sometimes takes any bytes.
 func (d *dice) word(from ...string) string {
 	switch i := d.below(16); {
 	case i < 8:
@@ -258,8 +257,8 @@ func (d *dice) word(from ...string) string {
 	return s
 }
 
-// request makes up what a host read, within what a host can read: a row's fields where the row is a hash, an entry where
-// the source is a sorted set, and nothing at all where a check before the reads fails.
+// request generates what a host can have read: a row's fields if the row is a hash, an entry if the source is a sorted set,
+// and nothing at all if a check before the reads fails.
 func (d *dice) request(verb Verb) *request {
 	if onQueue(verb) {
 		return d.queue(verb)
@@ -373,8 +372,7 @@ func (d *dice) request(verb Verb) *request {
 	return r
 }
 
-// sweep makes up where a walk stands: what it has met before, within what its limit lets it meet, and what only the pump
-// knows.
+// sweep generates the state of a walk: what it has met before, within its limit, and what only the pump knows.
 func (d *dice) sweep(r *request, limit string) {
 	r.Step = int32([]int{0, 1, 7, 9998, 9999}[d.below(5)])
 	if most, ok := lease.Decimal(limit); ok && most > 0 {
@@ -389,7 +387,7 @@ func (d *dice) sweep(r *request, limit string) {
 	}
 }
 
-// tokenOf tells where each verb that is the holder's has the token.
+// tokenOf is the index of the token in each verb of a holder.
 var tokenOf = map[Verb]int{Complete: Table[Complete].At(RoleToken), Fail: Table[Fail].At(RoleToken), Extend: Table[Extend].At(RoleToken)}
 
 func (d *dice) keyType(k Key) Type {
@@ -400,8 +398,8 @@ func (d *dice) keyType(k Key) Type {
 	return []Type{right, right, right, right, right, None, None, String}[d.below(8)]
 }
 
-// run decides and holds what must be true of every decision: that it depends on the request alone; that a refusal is a
-// text of its class and no effect; that effects are few and well-formed; and where they take the job.
+// run decides and checks what must be true of every decision: it depends only on the request; a refusal has a text of its
+// class and no effects; the effects are few and well-formed; and they move the job to where they should.
 func run(t *testing.T, verb Verb, r *request) *decision {
 	t.Helper()
 	before := *r
@@ -454,7 +452,7 @@ func (o *decision) describe(r *request) string {
 	return fmt.Sprint(effects, o.ClaimIdentity, o.Reply, o.Refusal, o.Next, o.Disposition, o.Tally, o.Text)
 }
 
-// checkResult holds that INFO has a name for what a decision comes to, and for what becomes of its entry.
+// checkResult checks that INFO has a name for the result of a decision, and for the disposition of its entry.
 func checkResult(t *testing.T, verb Verb, r *request, o *decision) {
 	t.Helper()
 	c := &Table[verb]
@@ -469,7 +467,7 @@ func checkResult(t *testing.T, verb Verb, r *request, o *decision) {
 	}
 }
 
-// checkOrder holds that what may make a key comes last, as the interpreter wants it.
+// checkOrder checks that effects which may create a key come last, as the interpreter requires.
 func checkOrder(t *testing.T, r *request, o *decision) {
 	t.Helper()
 	makes := func(e Effect) bool { return e.Op == OpZadd || e.Op == OpHincrby }
@@ -495,7 +493,7 @@ func checkRefusal(t *testing.T, o *decision) {
 	}
 }
 
-// checkNext holds that a decision asks for what the host can bring, and does nothing before it was looked.
+// checkNext checks that a decision asks only for what the host can read, and has no effects before that look.
 func checkNext(t *testing.T, verb Verb, r *request, o *decision) {
 	t.Helper()
 	walks := walks(verb) && r.HasEntry
@@ -507,8 +505,8 @@ func checkNext(t *testing.T, verb Verb, r *request, o *decision) {
 	}
 }
 
-// checkTally holds that the call's tally goes on by what the disposition and the effects say, and that a counter's sum is
-// that of all that the call counted.
+// checkTally checks that the call's tally grows according to the disposition and the effects, and that a counter's sum
+// is that of all that the call has counted.
 func checkTally(t *testing.T, verb Verb, r *request, o *decision) {
 	t.Helper()
 	want := r.Tally
@@ -535,7 +533,7 @@ func checkTally(t *testing.T, verb Verb, r *request, o *decision) {
 	}
 }
 
-// checkEffect holds that an effect is one that the interpreter can carry out without fail.
+// checkEffect checks that the interpreter can apply an effect, which must not fail.
 func checkEffect(t *testing.T, verb Verb, r *request, o *decision, i int) {
 	t.Helper()
 	e := &o.Effects[i]

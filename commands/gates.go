@@ -7,11 +7,11 @@ import (
 	"emq/lease"
 )
 
-// Gates hold a queue's claims back, for all clients: a pause, a cap on the jobs that are active at a time, and a rate. They
-// are fields of the queue's meta (WIRE6 §7.5). A field that is no canonical integer in range is no gate: a broken gate never
-// stops a queue.
+// Gates hold back all clients' claims from a queue: a pause, a limit on the number of active jobs, and a rate limit.
+// They are fields of the queue's meta (WIRE6 §7.5). A field that is not a canonical integer in its range is ignored, so
+// that a broken gate never stops a queue.
 
-// The probes of meta, as a plan names them from some place on.
+// The probes of meta, numbered from the first one in the plan.
 const (
 	probePaused = iota
 	probePausedUntil
@@ -32,26 +32,26 @@ var gatePlan = Plan{Keys: []Key{KeyMeta}, Walk: NoKey, Probes: gateProbes, Membe
 
 // gates are those of one queue, as its claims see them.
 type gates struct {
-	// paused is set while the pause lasts, and until is its end in Unix ms, 0 where only RESUME ends it.
+	// paused is set during a pause. until is its end in Unix ms, or 0 if only RESUME ends it.
 	paused bool
 	until  int64
-	// concurrency, and max within duration (ms), are 0 where there is no such gate.
+	// concurrency limits the active jobs, and max those handed out within duration ms; 0 means no such limit.
 	concurrency, max, duration int64
-	// window is when the window of the rate began, in Unix ms, and used how many jobs were handed out in it. A window that
-	// is over is forgotten: then begun is false.
+	// window is when the rate limit's current window began, in Unix ms, and used is the number of jobs handed out in it.
+	// begun is false if there is no current window.
 	window, used int64
 	begun        bool
 }
 
-// gateRanges bounds what each field of meta may say; that of paused is one number alone.
+// gateRanges bounds the values of the fields of meta. paused can only be 1.
 var gateRanges = [...]struct{ least, most int64 }{
 	probePaused: {1, 1}, probePausedUntil: {0, lease.MaxStored}, probeConcurrency: {1, lease.MaxAttempts},
 	probeMax: {1, lease.MaxAttempts}, probeDuration: {1, lease.MaxMillis},
 	probeWindow: {0, lease.MaxStored}, probeUsed: {0, lease.MaxStored},
 }
 
-// gate is what a field of meta says, if it is there and is a canonical integer in its range. The fields' probes begin at the
-// given place of the plan's.
+// gate is the value of a field of meta; ok is false unless it exists and is a canonical integer in its range. The probes of
+// meta begin at place `at` in the plan.
 func (c *Call) gate(at, i int) (n int64, ok bool) {
 	text, there := c.probe(at + i)
 	if !there {
@@ -61,7 +61,7 @@ func (c *Call) gate(at, i int) (n int64, ok bool) {
 	return n, ok && n >= gateRanges[i].least && n <= gateRanges[i].most
 }
 
-// gates reads the gates, whose probes begin at the given place of the plan's.
+// gates reads the gates. The probes of meta begin at place `at` in the plan.
 func (c *Call) gates(at int) (g gates) {
 	if c.Types[KeyMeta] != Hash {
 		return g
@@ -95,9 +95,8 @@ func (c *Call) gates(at int) (g gates) {
 	return g
 }
 
-// brokenGates are the fields of meta, by the bits of their probes, that are there and say nothing: those that are not in
-// their range, a pause whose end is broken, and what one of max and duration is without the other. Without them every gate
-// is as it was.
+// brokenGates has a bit for each field of meta that exists and has no effect: a value out of its range, a pause whose end is
+// broken, and one of max and duration without the other. Removing these fields does not change any gate.
 func (c *Call) brokenGates() (fields uint32) {
 	for i := range gateRanges {
 		_, there := c.probe(i)
@@ -115,8 +114,8 @@ func (c *Call) brokenGates() (fields uint32) {
 	return fields
 }
 
-// room is how many jobs may be handed out now. Where that is none, opens tells when the gate opens by itself, in Unix ms;
-// 0 where that is not a matter of time.
+// room is the number of jobs that may be handed out now. If it is 0, opens is the time, in Unix ms, at which the gate opens
+// by itself, or 0 if time alone does not open it.
 func (g *gates) room(c *Call) (n, opens int64) {
 	n = math.MaxInt64
 	if g.paused {
@@ -135,8 +134,8 @@ func (g *gates) room(c *Call) (n, opens int64) {
 	return n, 0
 }
 
-// admitThroughGates makes the last check of a claim: a queue whose gates are shut answers as an empty one. Otherwise the
-// outcome has the room that the gates leave.
+// admitThroughGates makes the last check of a claim: if the queue's gates are shut, the reply is that of an empty queue.
+// Otherwise it sets the outcome's Room.
 func (c *Call) admitThroughGates(o *Outcome, empty func(*Outcome)) bool {
 	o.Room = math.MaxInt64
 	return c.Types[KeyMeta] != Hash || c.askGates(o, empty)
@@ -153,7 +152,7 @@ func (c *Call) askGates(o *Outcome, empty func(*Outcome)) bool {
 	return false
 }
 
-// spend counts jobs that were handed out against the rate.
+// spend counts jobs that were handed out against the rate limit.
 func (c *Call) spend(o *Outcome, jobs int64) {
 	if c.Types[KeyMeta] == Hash && jobs > 0 {
 		c.spendRate(o, jobs)
@@ -173,7 +172,7 @@ func (c *Call) spendRate(o *Outcome, jobs int64) {
 	e.set(FieldUsed, integer(g.used+jobs))
 }
 
-// admitGate makes the checks of a verb that sets gates. Such a call may find the store unclaimed.
+// admitGate makes the checks of a verb that sets gates. The store may be unclaimed.
 func (v *Command) admitGate(c *Call, o *Outcome) bool {
 	if c.verdict() == fence.Foreign {
 		o.refuseForeign(c)
@@ -186,7 +185,7 @@ func (v *Command) admitGate(c *Call, o *Outcome) bool {
 	return true
 }
 
-// metaChange collects what a verb writes to meta: fields that are so already are left.
+// metaChange collects what a verb writes to meta. A field that has the wanted value already is not written.
 type metaChange struct {
 	c        *Call
 	set, del [MaxFields]Field
@@ -237,7 +236,7 @@ func (m *metaChange) apply(o *Outcome) {
 //	Refuses  ERR, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
 //	See      WIRE6 §7.5
 //
-// No claim hands a job out for ms, or with 0 until RESUME. What already is so is left.
+// No claim hands out a job for ms, or with 0 until RESUME. A field that has the wanted value already is not written.
 
 func (v *Command) finishPause(c *Call, o *Outcome) {
 	m := metaChange{c: c}
@@ -259,7 +258,7 @@ func (v *Command) finishPause(c *Call, o *Outcome) {
 //	Refuses  EMQKEY, READONLY, EMQFENCE, WRONGTYPE
 //	See      WIRE6 §7.5
 //
-// The pump sends it, too, to tidy away a pause whose time is over; it leaves any other.
+// The pump runs it too, to remove a timed pause that is over. From the pump it leaves any other pause alone.
 
 func (v *Command) finishResume(c *Call, o *Outcome) {
 	g := c.gates(0)
@@ -285,10 +284,10 @@ func (v *Command) finishResume(c *Call, o *Outcome) {
 //	Refuses  ERR, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
 //	See      WIRE6 §7.5
 //
-// At most concurrency jobs are active at a time, and at most max are handed out in any window of duration_ms; 0 is no such
-// limit. A new window begins with the next claim.
+// At most concurrency jobs are active at a time, and at most max are handed out in any window of duration_ms; 0 means no
+// such limit. A new window begins with the next claim.
 
-// checkLimit holds that max and duration_ms are both 0 or both not.
+// checkLimit checks that max and duration_ms are both 0 or both more.
 func (v *Command) checkLimit(c *Call, o *Outcome) bool {
 	if (v.number(o, RoleRateMax) == 0) == (v.number(o, RoleRateDuration) == 0) {
 		return true

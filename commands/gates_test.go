@@ -27,7 +27,7 @@ func queued(pending, active int) *store {
 	return s
 }
 
-// takes are how many jobs a queue hands out: by CLAIM, and by an MCLAIM of many.
+// takes is the number of jobs that a queue hands out to CLAIM, and to an MCLAIM of many.
 func (s *store) takes(t testing.TB) (one, many int, o *Outcome) {
 	t.Helper()
 	entries := s.entries(KeyPending)
@@ -37,7 +37,7 @@ func (s *store) takes(t testing.TB) (one, many int, o *Outcome) {
 	return one, len(claimed(c, entries, o)), o
 }
 
-// TestGates holds which gates there are, and what they let through, from WIRE6 §7.5: five jobs are pending, two are active.
+// TestGates checks which gates there are and what they let through, from WIRE6 §7.5: five jobs are pending, two are active.
 func TestGates(t *testing.T) {
 	const all = 5
 	at := func(ms int64) string { return strconv.FormatInt(now+ms, 10) }
@@ -125,7 +125,7 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// TestGatesComeLast holds that a gate answers only where the claim would not be refused.
+// TestGatesComeLast checks that a shut gate does not hide a refusal of the claim.
 func TestGatesComeLast(t *testing.T) {
 	for _, verb := range []Verb{Claim, Mclaim} {
 		s := queued(1, 0).gate(row{FieldPaused: "1"})
@@ -141,7 +141,7 @@ func TestGatesComeLast(t *testing.T) {
 	}
 }
 
-// TestSpending holds what a claim's effects end with: the window and what is used, for as many as were handed out.
+// TestSpending checks that a claim's last effect writes the window and adds the number of jobs handed out to used.
 func TestSpending(t *testing.T) {
 	at := func(ms int64) string { return strconv.FormatInt(now+ms, 10) }
 	rate := func(meta row) row {
@@ -187,8 +187,8 @@ func TestSpending(t *testing.T) {
 	}
 }
 
-// TestRateOverTime holds that no window of a rate hands out more than max, whatever the clock does: it goes on by leaps, and
-// back.
+// TestRateOverTime checks that no window of a rate limit hands out more than max, whatever the clock does: it jumps forwards
+// and backwards.
 func TestRateOverTime(t *testing.T) {
 	meta := row{FieldMax: "7", FieldDuration: "100"}
 	d := make(dice, 6000)
@@ -300,12 +300,12 @@ func TestPauseResumeLimit(t *testing.T) {
 				assert.Equal(t, "kept", s.meta[FieldState], "fields of others stay")
 			}
 
-			// A second time there is nothing to do, and nothing is written.
+			// The same call again has nothing to write.
 			after := s.clone()
 			assert.Empty(t, s.run(t, c.verb, args, 1).Effects)
 			assert.Equal(t, after, s)
 
-			// The identity is claimed if something is written, and only then.
+			// The identity is claimed if and only if something is written.
 			unclaimed.fence = None
 			o = unclaimed.run(t, c.verb, args, 1)
 			assert.Equal(t, len(c.want) > 0, o.ClaimIdentity)
@@ -355,7 +355,7 @@ func TestGateVerbsRefuse(t *testing.T) {
 	}
 }
 
-// TestPumpTidies holds that the pump's RESUME takes away a pause whose time is over, and no other.
+// TestPumpTidies checks that the pump's RESUME removes a timed pause that is over, and no other.
 func TestPumpTidies(t *testing.T) {
 	past, later := strconv.FormatInt(now, 10), strconv.FormatInt(now+1, 10)
 	for _, c := range []struct {
@@ -379,7 +379,7 @@ func TestPumpTidies(t *testing.T) {
 	}
 }
 
-// TestStatsTellsGates holds that STATS shows the gates as a claim sees them.
+// TestStatsTellsGates checks that STATS shows the gates as a claim sees them.
 func TestStatsTellsGates(t *testing.T) {
 	const none = NoNumber
 	for _, c := range []struct {
@@ -407,11 +407,11 @@ func TestStatsTellsGates(t *testing.T) {
 		call.Figures, call.Ended, call.Types[KeyMeta] = &Figures{}, true, String
 		o = &Outcome{}
 		Decide(Stats, call, o)
-		assert.Equal(t, []int64{0, 0, none, none, none, none}, o.Numbers[statWaiting:numStats], "a meta that is no hash is none")
+		assert.Equal(t, []int64{0, 0, none, none, none, none}, o.Numbers[statWaiting:numStats], "a meta that is not a hash has no gates")
 	}
 }
 
-// TestAuditFindsBrokenGates holds what of meta is broken, and that it goes with FIX.
+// TestAuditFindsBrokenGates checks which fields of meta are broken, and that FIX removes them.
 func TestAuditFindsBrokenGates(t *testing.T) {
 	for _, c := range []struct {
 		meta row
@@ -482,7 +482,7 @@ func TestAuditFindsBrokenGates(t *testing.T) {
 	assert.Contains(t, text(o), "EMQFENCE {emq}:version is absent, yet the queue's meta is there")
 }
 
-// auditGates has the audit of a queue decided whose scan finds nothing.
+// auditGates decides the audit of a queue in which the scan finds nothing.
 func (s *store) auditGates(t testing.TB, args []string) *Outcome {
 	t.Helper()
 	c := s.call(Audit, args)
@@ -492,8 +492,8 @@ func (s *store) auditGates(t testing.TB, args []string) *Outcome {
 	return o
 }
 
-// TestPayloads holds the operator's bound: the first payload that is too long refuses, also of a job that is there, on a
-// replica and under another identity; it is the last of the arguments' checks.
+// TestPayloads checks emq.max-payload-bytes: the first payload that is too long is refused, also for a job that exists, on a
+// replica and under another identity; it is the last check of the arguments.
 func TestPayloads(t *testing.T) {
 	const most = 5
 	refused := func(n int) string {
@@ -557,7 +557,7 @@ func TestPayloads(t *testing.T) {
 	assert.Equal(t, "ERR payload has 9223372036854775807 bytes, more than emq.max-payload-bytes (2147483647)", text(o))
 }
 
-// TestOperatorsNoAllocation holds the rule that a decision leaves nothing for the collector.
+// TestOperatorsNoAllocation checks that decisions allocate nothing.
 func TestOperatorsNoAllocation(t *testing.T) {
 	for _, verb := range []Verb{Release, Requeue, Remove, Pause, Resume, Limit, Claim, Mclaim, Audit} {
 		s := queued(1, 1).gate(row{FieldPaused: "x", FieldPausedUntil: "9", FieldConcurrency: "9", FieldMax: "9", FieldDuration: "9", FieldWindow: "1", FieldUsed: "1"})
@@ -587,8 +587,8 @@ func TestOperatorsNoAllocation(t *testing.T) {
 	}
 }
 
-// FuzzGates puts any bytes into the fields of meta. A claim hands out what the model says, and nothing that somebody wrote
-// there stops a queue for good: where LIMIT 0 0 0 and RESUME were sent, it is open.
+// FuzzGates puts any bytes into the fields of meta. A claim hands out what the model says, and nothing in these fields
+// stops a queue for good: LIMIT 0 0 0 and RESUME open it.
 func FuzzGates(f *testing.F) {
 	for _, s := range []string{"1", "0", "3", "01", "-1", "", "x", "2147483647", "2147483648", "9007199254740990", "9007199254740991",
 		"9007199254740992", "99999999999999999999", strconv.FormatInt(now, 10), strconv.FormatInt(now+1, 10), strconv.FormatInt(now-500, 10)} {

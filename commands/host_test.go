@@ -1,6 +1,6 @@
 package commands
 
-// request is one decision as a host may ask for it: a call that has come to one job. It can be compared.
+// request is what a host has for one decision: a call that has come to one job. It is comparable.
 type request struct {
 	Args         [MaxArgs]string
 	Argc         int32
@@ -35,7 +35,7 @@ func (r *request) count(key Key, count string) {
 	r.Counted |= 1 << key
 }
 
-// decision is what came of it, without what the host does not look at. It can be compared, too.
+// decision is the outcome, without what the host does not look at. It is comparable too.
 type decision struct {
 	Effects       [MaxEffects]Effect
 	NumEffects    int
@@ -54,7 +54,7 @@ type decision struct {
 	Numbers       [MaxNumbers]int64
 }
 
-// call is a call and an outcome as the host hands them over, with `dirt` wherever it clears nothing.
+// call returns a call and an outcome as the host passes them, with `dirt` in all that it does not clear.
 func (r *request) call(verb Verb, dirt bool) (*Call, *Outcome) {
 	v := &Table[verb]
 	c := &Call{
@@ -104,7 +104,7 @@ func (r *request) call(verb Verb, dirt bool) (*Call, *Outcome) {
 	return c, o
 }
 
-// decideOne has a request decided and returns what is meant by the outcome.
+// decideOne decides a request and returns the valid part of the outcome.
 func decideOne(verb Verb, r *request, dirt bool) *decision {
 	c, o := r.call(verb, dirt)
 	Decide(verb, c, o)

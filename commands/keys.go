@@ -2,7 +2,7 @@ package commands
 
 import "strings"
 
-// What follows a queue's base in the names of the keys that callers give; a row's is followed by the id.
+// Suffixes of the keys that callers name, after the queue's base; a row's is followed by the id.
 const (
 	suffixRow      = "job:"
 	suffixPending  = "pending"
@@ -11,7 +11,7 @@ const (
 	suffixDead     = "dead"
 )
 
-// keySuffix holds what follows a queue's base in each key's name (WIRE6 §1).
+// keySuffix holds each key's suffix after the queue's base (WIRE6 §1).
 var keySuffix = [NumKeys]string{
 	KeyRow:       suffixRow,
 	KeyPending:   suffixPending,
@@ -29,15 +29,15 @@ func (k Key) Suffix() string { return keySuffix[k] }
 const (
 	basePrefix = "emq:{"
 	baseEnd    = "}:"
-	// jobPrefix is the namespace of a job id, the three bytes that both executors check.
+	// jobPrefix is the namespace of job ids, which both executors check.
 	jobPrefix = "JOB"
 )
 
 // IsJob tells whether an id is in the namespace of jobs.
 func IsJob(id string) bool { return strings.HasPrefix(id, jobPrefix) }
 
-// base cuts the queue's base, `emq:{q}:`, off a key's name. A queue's name is not empty and holds no brace and no NUL;
-// any other bytes and any length will do.
+// base returns the queue's base, `emq:{q}:`, with which a key's name begins. A queue's name must not be empty or contain a
+// brace or NUL; any other bytes and any length are valid.
 func base(key string) (string, bool) {
 	if !strings.HasPrefix(key, basePrefix) {
 		return "", false
@@ -64,7 +64,7 @@ type place struct {
 	key  Key
 }
 
-// follows tells that the rest of a name, after the queue's base, is what it must be. Constants are compared without a call.
+// follows reports whether the rest of a name, after the queue's base, is right. Constants are compared without a call.
 func (p *place) follows(rest, id string) bool {
 	switch {
 	case p.role == RoleBase:
@@ -81,8 +81,8 @@ func (p *place) follows(rest, id string) bool {
 	return rest == keySuffix[p.key]
 }
 
-// layout checks that each argument that names a key, and each that names the queue's base, is the exact name of one
-// and the same queue, and that the row's ends in the id (WIRE6 §2.4). It reports the first argument that is not.
+// layout checks that all arguments that name a key or the queue's base are exact names of the same queue, and that the row's
+// name ends in the id (WIRE6 §2.4). It returns the first argument that is wrong.
 func (v *Command) layout(c *Call) (arg int, queue string, ok bool) {
 	args, places, id := c.Args, v.places, ""
 	if len(places) == 0 {
@@ -110,7 +110,7 @@ func (v *Command) layout(c *Call) (arg int, queue string, ok bool) {
 	return 0, queue, true
 }
 
-// layoutQueues checks that each argument of a list of queues is the base of one.
+// layoutQueues checks that each argument of a list of queues is a base.
 func (v *Command) layoutQueues(c *Call) (arg int, queue string, ok bool) {
 	if v.Plan.Jobs != ListedQueues {
 		return 0, "", true

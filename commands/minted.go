@@ -1,8 +1,8 @@
 package commands
 
-// Ids of two forms tell when they were made. A canonical id has 14 bytes: JOB, and 11 base-62 digits of a 63-bit snowflake
-// whose bits from 22 up are the milliseconds since 2024-01-01 UTC. One of a ULID has 29: JOB, and 26 digits of Crockford's
-// base 32, in either case, of which the first ten are the Unix ms.
+// Two forms of ids contain the time at which they were made. A canonical id has 14 bytes: JOB, and 11 base-62 digits of a
+// 63-bit snowflake, whose bits from 22 up are the milliseconds since 2024-01-01 UTC. A ULID id has 29 bytes: JOB, and 26
+// digits of Crockford's base 32, in upper or lower case, of which the first ten are the Unix ms.
 const (
 	canonicalLen  = 14
 	mintedShift   = 22
@@ -40,7 +40,7 @@ func mintedSnowflake(id string) (millis int64, ok bool) {
 		default:
 			return 0, false
 		}
-		// A number that would leave 63 bits is no id; this far, one more digit stays within 64.
+		// A number of more than 63 bits is not an id. Up to this limit, one more digit stays within 64 bits.
 		if n > (1<<63-1)/snowflakeBase {
 			return 0, false
 		}
@@ -68,7 +68,7 @@ func mintedULID(id string) (millis int64, ok bool) {
 	return millis, true
 }
 
-// crockford is what a digit of Crockford's base 32 stands for. I, L, O and U are none.
+// crockford is the value of a digit of Crockford's base 32, which has no I, L, O and U.
 func crockford(b byte) (digit byte, ok bool) {
 	if 'a' <= b && b <= 'z' {
 		b -= 'a' - 'A'

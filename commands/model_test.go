@@ -14,17 +14,17 @@ import (
 	"emq/test/wire"
 )
 
-// What each verb makes of a queue is told once, by the model of the contract (emq/test/model). There, a real server meets it
-// in random histories; here, the decisions do, without a server.
+// The model of the contract (emq/test/model) says once what each verb does to a queue. Its own tests compare it with a real
+// server in random histories; the tests here compare it with the decisions, without a server.
 
-// queue is the one that a store is of.
+// queue is the queue in every store.
 const queue = wire.Queue("q")
 
 // modelled are the verbs that the model knows.
 var modelled = slices.Concat(
 	[]Verb{Enqueue, Claim, Complete, Fail, Schedule, Extend, Promote, Reap, Release, Requeue, Remove, Pause, Resume, Limit}, batches)
 
-// keyspace is what a server holds that has such a queue.
+// keyspace is the content of a server that has this store.
 func (s *store) keyspace() contents.Keyspace {
 	foreign, k := contents.Other{Type: "stream"}, contents.Keyspace{}
 	put := func(key string, is, own Type, value any) {
@@ -61,7 +61,7 @@ func (s *store) keyspace() contents.Keyspace {
 	return k
 }
 
-// world is a model of that server, and clock the clock that both have.
+// world is the model of that server; clock is the clock of both.
 func (s *store) world() *model.World {
 	w := model.New("run")
 	w.Contents[0] = s.keyspace()
@@ -70,7 +70,7 @@ func (s *store) world() *model.World {
 
 func (s *store) clock() model.Clock { return model.Clock{From: s.now, To: s.now} }
 
-// reply is the answer to a call about some jobs, in the bytes that module/reply.c sends.
+// reply is the reply to a call about some jobs, in the bytes that module/reply.c sends.
 func (s *store) reply(ids []string, o *Outcome) string {
 	job := func(i int) string {
 		payload, ok := s.rows[ids[i]][FieldPayload]
@@ -121,8 +121,8 @@ func (s *store) reply(ids []string, o *Outcome) string {
 	panic("no such reply")
 }
 
-// meetsModel has a call decided, and the model answer it: the replies and all that is stored then are the same. INFO has a
-// name for whatever a job came to.
+// meetsModel decides a call and lets the model execute it: the replies and the contents of the store must then be the
+// same. INFO must have a name for the result of each job.
 func meetsModel(t testing.TB, verb Verb, s *store, args []string, window int) {
 	t.Helper()
 	w, ids := s.world(), s.ids(verb, append([]string{""}, args...))
@@ -139,8 +139,8 @@ func meetsModel(t testing.TB, verb Verb, s *store, args []string, window int) {
 	}
 }
 
-// FuzzModel has any call on any queue decided as the model answers it. A queue that was sound is sound then: each job is in
-// the one set that its row names, and nothing else is amiss.
+// FuzzModel compares any call on any queue with the model. A sound queue stays sound: each job is only in the set that
+// its row names, and nothing else is wrong.
 func FuzzModel(f *testing.F) {
 	for v := range modelled {
 		f.Add(uint8(v), []byte{})
@@ -170,14 +170,14 @@ func fuzzModel(t testing.TB, verb Verb, d *dice) {
 	}
 }
 
-// TestModel is FuzzModel on random bytes, always the same.
+// TestModel is FuzzModel on random bytes with a fixed seed.
 func TestModel(t *testing.T) {
 	for i, verb := range modelled {
 		onDice(t, uint64(i), 1500, func(t testing.TB, d *dice) { fuzzModel(t, verb, d) })
 	}
 }
 
-// store makes up a queue of few jobs, so that they meet. If it is to be sound, nothing is amiss in it.
+// store generates a queue of few jobs, so that calls meet them. With sound, nothing is wrong in it.
 func (d *dice) store(verb Verb, sound bool) *store {
 	s := newStore()
 	rarely := func(n int) bool { return !sound && d.below(n) == n-1 }
@@ -277,7 +277,7 @@ func (d *dice) store(verb Verb, sound bool) *store {
 	return s
 }
 
-// words makes up the arguments of a call on it.
+// words generates the arguments of a call on it.
 func (d *dice) words(verb Verb) []string {
 	pick := func(from ...string) string { return from[d.below(len(from))] }
 	number := func(from ...int64) int64 { return from[d.below(len(from))] }

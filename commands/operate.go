@@ -5,10 +5,10 @@ import (
 	"emq/lease"
 )
 
-// Verbs for operators, on jobs by the list (WIRE6 §7.4). A job is theirs if its row's state is the one that the caller
-// names; any other is answered 0.
+// Verbs for operators, on lists of jobs (WIRE6 §7.4). They act only on jobs in the state that the caller names; for any
+// other job the status is 0.
 
-// stateAny stands for whatever state a row has.
+// stateAny matches every state.
 const stateAny = "any"
 
 var (
@@ -23,7 +23,8 @@ var (
 	}
 )
 
-// admitOperator makes the checks of the call. On an unclaimed store no job is found, and a set there refuses.
+// admitOperator makes the checks of the call. On an unclaimed store no job is found, and the call is refused if a set
+// exists.
 func (v *Command) admitOperator(c *Call, o *Outcome) bool {
 	switch c.verdict() {
 	case fence.Foreign:
@@ -41,7 +42,7 @@ func (v *Command) admitOperator(c *Call, o *Outcome) bool {
 	return c.typed(o, operatorSets...)
 }
 
-// finds tells whether a listed job is the verb's, and what it comes to if not.
+// finds reports whether the verb acts on a listed job, and if not, the result.
 func (v *Command) finds(c *Call, j *Job, o *Outcome) (ok bool, result Result) {
 	state := v.arg(c, RoleWord)
 	switch {
@@ -63,7 +64,7 @@ func (v *Command) finds(c *Call, j *Job, o *Outcome) (ok bool, result Result) {
 //	Refuses  ERR, EMQKIND, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
 //	See      WIRE6 §7.4
 //
-// A dead job starts afresh: its failures, lost leases and last error are forgotten, and its lease_epoch, so that no old
+// A dead job starts afresh: its failures, lost leases and last error are removed, and its lease_epoch, so that no former
 // holder can settle it. attempts stays.
 
 func (v *Command) decideRequeue(c *Call, j *Job, o *Outcome) Next {
@@ -92,7 +93,7 @@ func (v *Command) decideRequeue(c *Call, j *Job, o *Outcome) Next {
 //	Refuses  ERR, EMQKIND, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
 //	See      WIRE6 §7.4
 //
-// No counter moves. A running job is stopped this way: its holder's next EXTEND answers -1.
+// No counter changes. Removing a running job stops it: its holder's next EXTEND replies -1.
 
 func (v *Command) decideRemove(c *Call, j *Job, o *Outcome) Next {
 	ok, result := v.finds(c, j, o)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOperators holds the statuses and effects of REQUEUE and REMOVE, from WIRE6 §7.4.
+// TestOperators checks the statuses and effects of REQUEUE and REMOVE, from WIRE6 §7.4.
 func TestOperators(t *testing.T) {
 	jobs := func() *store {
 		s := newStore()
@@ -77,7 +77,8 @@ func TestOperators(t *testing.T) {
 	assert.Equal(t, row{FieldState: "pending", FieldAttempts: "1", FieldFailures: "1", FieldLastError: "why", FieldLeaseEpoch: "e"}, s.rows["JOBs"], "it does not")
 }
 
-// TestOperatorsFenceAndTypes holds what both ask of the store: a row alone is nothing, and each of the four sets counts.
+// TestOperatorsFenceAndTypes checks what both verbs require of the store: each of the four sets matters, and a row
+// alone does not.
 func TestOperatorsFenceAndTypes(t *testing.T) {
 	for _, verb := range []Verb{Requeue, Remove} {
 		args := valid(verb)
@@ -111,5 +112,5 @@ func TestOperatorsFenceAndTypes(t *testing.T) {
 	}
 	args := []string{"emq:{q}:", "any", id}
 	args[1] = "active"
-	assert.Contains(t, text(newStore().run(t, Requeue, args, 1)), "ERR state ", "REQUEUE is no way out of active")
+	assert.Contains(t, text(newStore().run(t, Requeue, args, 1)), "ERR state ", "REQUEUE does not take active jobs")
 }

@@ -30,7 +30,7 @@ func answerPromoted(o *Outcome) {
 	o.answer(o.swept(ResultPromoted), ReplyInteger, int64(o.Tally.Moved))
 }
 
-// swept is the result of a walk: whether it moved any job so far.
+// swept is the result of a walk: moved if it has moved any job, else ResultEmpty.
 func (o *Outcome) swept(moved Result) Result {
 	if o.Tally.Moved == 0 {
 		return ResultEmpty
@@ -38,11 +38,11 @@ func (o *Outcome) swept(moved Result) Result {
 	return moved
 }
 
-// maxLooked bounds the entries that a call looks at, and with it every limit.
+// maxLooked bounds the number of entries that a call looks at, and so the limit that a caller may give.
 const maxLooked = 10000
 
-// sweep decides on the next due entry of the set that a verb walks: whether it is dropped, which is done here, or left, or
-// its job is to be moved (Returned), which the verb does. It ends the walk when limit entries were moved or dropped.
+// sweep decides on the next due entry of the set that a verb walks: it drops the entry, leaves it, or marks it Returned for
+// the verb to move the job. The walk ends when limit entries were moved or dropped.
 func (v *Command) sweep(c *Call, j *Job, o *Outcome) Next {
 	from, m := v.Plan.Walk, o.mark()
 	switch {
@@ -73,7 +73,7 @@ func (v *Command) sweep(c *Call, j *Job, o *Outcome) Next {
 	return NextMore
 }
 
-// remaining is how many entries a sweep may still look at after done entries of this window.
+// remaining is the number of entries that a sweep may still look at, after done entries of this window.
 func (v *Command) remaining(c *Call, o *Outcome, done int32) int64 {
 	looked := int32(maxLooked)
 	if c.Slice > 0 {
@@ -82,14 +82,14 @@ func (v *Command) remaining(c *Call, o *Outcome, done int32) int64 {
 	return min(int64(looked-c.Step-done), v.number(o, RoleLimit)-int64(o.Tally.Taken))
 }
 
-// awaitsRow tells that the entry names a job without a row. The row may be on its way, where a store is brought key by key,
-// and no moment is known at which it is not: so only those drop the entry who were told to, and never the pump.
+// awaitsRow reports whether the entry names a job without a row. If a store is being migrated key by key, the row may still
+// come, and nothing says when it no longer can. So only a call of a client drops such an entry, never the pump.
 func (j *Job) awaitsRow() bool { return IsJob(j.ID) && j.Type == None }
 
-// isJob tells that the entry is in the namespace of jobs and has a row.
+// isJob reports whether the entry is in the namespace of jobs and has a row.
 func (j *Job) isJob() bool { return IsJob(j.ID) && j.Type == Hash }
 
-// home is the set in which a row of this state stands; for a row of no known state, that in which it was found.
+// home is the set where a job of this state belongs; if the state is unknown, the set where it was found.
 func (j *Job) home(found Key) Key {
 	switch j.field(FieldState) {
 	case lease.Pending:
@@ -105,8 +105,8 @@ func (j *Job) home(found Key) Key {
 	}
 }
 
-// elsewhere tells that the row's state is that of another set, and that set holds the job: the entry that was found is
-// a leftover.
+// elsewhere reports whether the row's state names another set, and that set holds the job. Then the entry that was
+// found is a leftover.
 func (j *Job) elsewhere(found Key) bool {
 	at := j.home(found)
 	return at != found && j.in(at)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// QUEUES decides whether it may be answered, and leaves the list to the host: it knows the queues.
+// QUEUES decides only whether the call is allowed. The host knows the queues and replies with the list.
 func TestQueues(t *testing.T) {
 	const (
 		foreign = `EMQFENCE {emq}:version is "echomq:4.0.0", this executor speaks "echomq:6.0.0"`

@@ -12,8 +12,8 @@ import "emq/lease"
 //	Refuses  ERR, EMQKEY, READONLY, EMQFENCE, WRONGTYPE
 //	See      WIRE6 §6
 //
-// attempts and lease_epoch stay: the old holder may settle until the next claim fences it. A job whose dead letters
-// can't take it, because that key is no sorted set or only a script may end its flow, is returned for ever.
+// attempts and lease_epoch stay: the old holder may settle the job until the next claim fences it. A job that can't become a
+// dead letter, because dead is not a sorted set or only a script may end its flow, is returned again and again.
 
 func (v *Command) admitReap(c *Call, o *Outcome) bool {
 	return c.admit(o, answerReaped, KeyActive) && c.typed(o, KeyActive, KeyPending)
@@ -27,7 +27,7 @@ func (v *Command) decideReap(c *Call, j *Job, o *Outcome) Next {
 	return next
 }
 
-// takeBack ends the lease of an entry that is to be moved.
+// takeBack ends the lease of an entry that sweep has marked Returned.
 func (v *Command) takeBack(c *Call, j *Job, o *Outcome) {
 	o.zrem(KeyActive, NoKey)
 	if c.uncounted(j) {
@@ -51,9 +51,9 @@ func (v *Command) takeBack(c *Call, j *Job, o *Outcome) {
 	o.count(c, KeyFailed, 1)
 }
 
-// uncounted tells that the lost lease does not count against the job, since the holder could not have kept it: another
-// server granted it, or this one did not serve when it ended. A score of 0 or less is no such time, it is a foreign
-// writer's.
+// uncounted reports whether the lost lease does not count against the job, because the holder could not have extended
+// it: another server granted it, or this one was not serving when it expired. Where ServedSince is not known, it must
+// not match a foreign writer's score of 0 or less.
 func (c *Call) uncounted(j *Job) bool {
 	return j.has(FieldLeaseEpoch) && j.field(FieldLeaseEpoch) != c.Epoch ||
 		c.ServedSince > 0 && j.Deadline <= float64(c.ServedSince)

@@ -11,7 +11,7 @@ import "emq/lease"
 //	Refuses  ERR, EMQKIND, EMQKEY, READONLY, EMQFENCE, WRONGTYPE, EMQSTALE, EMQSCRIPT
 //	See      WIRE6 §7.3
 //
-// The holder gives the job back and nothing is counted: a worker that stops, or a job that says "later".
+// The holder gives the job back without counting anything: because the worker stops, or the job has to wait.
 
 func (v *Command) admitRelease(c *Call, o *Outcome) bool {
 	return c.admitRow(o, (*Outcome).refuseGone) && c.typedRow(o) &&

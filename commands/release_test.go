@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shown are a call's effects as the plain commands that they are, of several jobs each with its id.
+// shown are a call's effects as plain commands, with the id if there are several jobs.
 func shown(o *Outcome, ids ...string) (effects []string) {
 	if o.ClaimIdentity {
 		effects = append(effects, "SET identity")
@@ -105,7 +105,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestReleaseFenceAndTypes holds what RELEASE asks of the store: its own four keys, and nothing of dead or meta.
+// TestReleaseFenceAndTypes checks what RELEASE requires of the store: its own four keys matter, dead and meta do not.
 func TestReleaseFenceAndTypes(t *testing.T) {
 	args := valid(Release)
 	jobs := func() *store {
@@ -133,7 +133,7 @@ func TestReleaseFenceAndTypes(t *testing.T) {
 	assert.Contains(t, text(s.run(t, Release, args, 1)), "EMQFENCE ")
 }
 
-// onDice throws the same dice many times.
+// onDice runs a test many times with dice of a fixed seed.
 func onDice(t *testing.T, seed uint64, times int, do func(testing.TB, *dice)) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))

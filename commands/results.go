@@ -2,10 +2,10 @@ package commands
 
 import "strings"
 
-// Result is what a call of a verb came to: how INFO emq counts it.
+// Result is the result of a call of a verb, by which INFO emq counts it.
 type Result uint8
 
-// The results of calls that were carried out, and after them those of calls that were refused.
+// The results of calls that were executed, and after them those of calls that were refused.
 const (
 	NoResult Result = iota
 	ResultEnqueued
@@ -43,7 +43,7 @@ const (
 	NumResults
 )
 
-// Results names each result as INFO does, and says what it means.
+// Results has each result's name in INFO, and its meaning.
 var Results = [NumResults]struct{ Name, When string }{
 	ResultEnqueued:  {"enqueued", "the job was created and is pending"},
 	ResultScheduled: {"scheduled", "the job waits for its time, created by SCHEDULE or given back by FAIL"},
@@ -99,7 +99,7 @@ var resultOf = [NumRefusals]Result{
 	RefusedInternal: ResultInternal,
 }
 
-// HostResults are the results of the refusals that only the host can find.
+// HostResults are the results of the refusals that the host finds.
 var HostResults = [NumHostTexts]Result{
 	HostPanicked:  ResultInternal,
 	HostUnclaimed: ResultFence,

@@ -10,7 +10,7 @@ import "emq/lease"
 //	Refuses  ERR, EMQKIND, EMQKEY, READONLY, EMQFENCE, WRONGTYPE; the server adds OOM
 //	See      WIRE6 §3, §6
 //
-// The job is due at ms, a Unix time, or in ms from now.
+// The job is due at ms, a Unix time, or ms from now.
 const (
 	scheduleAt = "at"
 	scheduleIn = "in"
@@ -28,7 +28,7 @@ func (v *Command) decideSchedule(c *Call, j *Job, o *Outcome) Next {
 	return o.created(result)
 }
 
-// due is when a new job is due.
+// due is the time at which a new job is due.
 func (v *Command) due(c *Call, j *Job) int64 {
 	ms := v.numberOf(c, j, RoleDue)
 	if v.arg(c, RoleWord) == scheduleIn {

@@ -10,9 +10,9 @@ import "math"
 //	Refuses  EMQKEY, EMQFENCE, WRONGTYPE
 //	See      WIRE6 §2, §3
 //
-// It tells what is there: entries that a verb would drop count as well.
+// It counts all entries, including those that a verb would drop.
 
-// What STATS tells, in the order of the reply.
+// The figures, in the order of the reply.
 const (
 	statPending = iota
 	statActive
@@ -51,13 +51,13 @@ var statsFields = []string{
 	statRateDuration: "rate_duration_ms",
 }
 
-// Figures are what the host reads of a whole queue for STATS. The C mirror is emq_figures.
+// Figures are what the host reads about a whole queue for STATS. The C mirror is emq_figures.
 type Figures struct {
-	// Sizes tells how many entries a sorted set has.
+	// Sizes are the numbers of entries of the sorted sets.
 	Sizes [NumKeys]int64
-	// Next is the lowest score of a sorted set that has entries.
+	// Next are the lowest scores of the sorted sets that have entries.
 	Next [NumKeys]float64
-	// Waiting is how many clients of this server wait for a job of the queue.
+	// Waiting is the number of clients of this server that wait for a job of the queue.
 	Waiting int64
 	// Oldest is the first pending entry, or empty.
 	Oldest string
@@ -72,7 +72,7 @@ const (
 	probeGates // the first of gateProbes
 )
 
-// admitStats goes on where there is nothing of the queue on an unclaimed store: clients may wait for its first job.
+// admitStats also passes on an unclaimed store if the queue has no keys, because clients may wait for its first job.
 func (v *Command) admitStats(c *Call, o *Outcome) bool {
 	ours := c.admit(o, func(*Outcome) {}, KeyPending, KeyActive, KeySchedule, KeyDead, KeyCompleted, KeyFailed, KeyMeta)
 	return (ours || o.TextLen == 0) && c.typed(o, statsSets...)
@@ -103,7 +103,7 @@ func (v *Command) finishStats(c *Call, o *Outcome) {
 	o.answer(ResultOK, ReplyNumbers, numStats)
 }
 
-// some is a number, or null if it is 0, which means that there is none.
+// some replaces 0, which means that there is no value, by null.
 func some(n int64) int64 {
 	if n == 0 {
 		return NoNumber
@@ -111,7 +111,8 @@ func some(n int64) int64 {
 	return n
 }
 
-// age is how long ago, in ms, a job was made, if its id tells; one from a clock that is ahead of the server's is new.
+// age is how long ago, in ms, a job was made, if its id contains that time. If the id is from a clock ahead of the server's,
+// the age is 0.
 func (c *Call) age(id string) int64 {
 	at, ok := minted(id)
 	if !ok {
@@ -135,9 +136,9 @@ func (f *Figures) next(set Key) int64 {
 	}
 }
 
-// counted is what a counter says; one that is absent or broken says 0.
+// counted is the value of a counter; a missing or broken one counts as 0.
 func (c *Call) counted(probe int) int64 {
-	const full = "9223372036854775807" // no 1 can be added to it
+	const full = "9223372036854775807" // it can't be incremented
 	count, _ := c.probe(probe)
 	n, ok := counter(count)
 	switch {

@@ -21,7 +21,7 @@ func base62(n *big.Int) string {
 	return strings.Repeat("0", max(0, 11-len(text))) + text
 }
 
-// mintedAt is the canonical id of an instant, in Unix ms.
+// mintedAt is the canonical id for a time in Unix ms.
 func mintedAt(millis int64, low int64) string {
 	n := big.NewInt(millis - mintedSince)
 	return "JOB" + base62(n.Add(n.Lsh(n, 22), big.NewInt(low)))
@@ -64,7 +64,7 @@ func TestMinted(t *testing.T) {
 	}
 }
 
-// FuzzMinted reckons with numbers of any size.
+// FuzzMinted computes with big integers.
 func FuzzMinted(f *testing.F) {
 	for _, id := range []string{"JOB00000000000", "JOBAzL8n0Y58m7", "JOBAzL8n0Y58m8", "JOBzzzzzzzzzzz", "JOB0000000000:", "JOB"} {
 		f.Add(id)
@@ -90,7 +90,7 @@ func FuzzMinted(f *testing.F) {
 	})
 }
 
-// told are the numbers of a reply.
+// told returns the numbers of a reply.
 func told(r *request) (numbers []int64, err string) {
 	o := decideOne(Stats, r, true)
 	if o.Text != "" {
@@ -152,7 +152,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// checkStats holds what must be true of every answer.
+// checkStats checks what must be true of every reply.
 func checkStats(t *testing.T, r *request, o *decision) {
 	t.Helper()
 	if o.NumEffects != 0 || o.Next != NextFinish || o.Reply != (Reply{ReplyNumbers, numStats}) || o.Tally != r.Tally {
@@ -172,7 +172,7 @@ func checkStats(t *testing.T, r *request, o *decision) {
 	}
 }
 
-// checkULID reckons what a ULID tells with the tables of its specification.
+// checkULID decodes a ULID's time with the tables of its specification.
 func checkULID(t *testing.T, id string) {
 	t.Helper()
 	want, err := ulid.ParseStrict(id[3:])

@@ -13,10 +13,10 @@ const Version = "0.2.0"
 // Category is the verbs' own ACL category.
 const Category = "emq"
 
-// Verb numbers the verbs; it indexes Table.
+// Verb is the number of a verb, its index in Table.
 type Verb uint8
 
-// The core verbs (WIRE6 §4), and those that were added (§6, §7).
+// The core verbs (WIRE6 §4), and those that were added later (§6, §7).
 const (
 	Enqueue Verb = iota
 	Claim
@@ -70,11 +70,11 @@ const (
 	// RolePayload and RoleError: opaque bytes, which no decision looks at.
 	RolePayload
 	RoleError
-	// RoleAfter: any bytes, after which a list begins.
+	// RoleAfter: any bytes; the reply lists what follows them.
 	RoleAfter
-	// The rest are integers in Arg.Range: of milliseconds, a lease, a delay and a due time; the caps on failures and on
-	// lost leases; how many entries a sweep takes, and how many a scan or a claim is asked for; how long, in ms, to wait
-	// and to pause; and the limits of a queue.
+	// The rest are integers in Arg.Range: a lease, a delay and a due time in ms; the caps on failures and on lost
+	// leases; how many entries a sweep takes, and how many a scan or a claim is asked for; how long, in ms, to wait and
+	// to pause; and the limits of a queue.
 	RoleLease
 	RoleDelay
 	RoleDue
@@ -90,10 +90,10 @@ const (
 	NumRoles
 )
 
-// IsNumber tells that an argument of this role is an integer.
+// IsNumber reports whether an argument of this role is an integer.
 func (r Role) IsNumber() bool { return r >= RoleLease }
 
-// IsOpaque tells that no decision looks at an argument of this role.
+// IsOpaque reports whether no decision looks at an argument of this role.
 func (r Role) IsOpaque() bool { return r == RolePayload || r == RoleError || r == RoleAfter }
 
 // Access says what a verb does to a key, in the server's own key-spec flags.
@@ -109,7 +109,7 @@ const (
 	AccessDelete Access = 1 << 7
 )
 
-// maxCount bounds what one call may be asked for; maxListText is MaxList, and maxQueuesText maxQueues.
+// maxCount bounds the argument count; maxListText is MaxList, and maxQueuesText is maxQueues.
 const (
 	maxCount      = 1000
 	maxListText   = "1000"
@@ -136,20 +136,20 @@ type Arg struct {
 	Words  []string // of RoleWord and RoleOption
 }
 
-// Command is all there is to know of a verb. Registration, COMMAND DOCS, the checks and the docs derive from it.
+// Command describes a verb. Registration, COMMAND DOCS, the checks and the docs derive from it.
 type Command struct {
-	// What each decision looks at stands close together, of the plan too.
+	// The fields that every decision uses come first, so that they share cache lines.
 	digit      byte            // of numkeys, 0 if there is none
-	at         [NumRoles]uint8 // where in Call.Args the argument of a role is, that of the first job in a list; 0 if there is none
+	at         [NumRoles]uint8 // the index in Call.Args of a role's argument (in a list, the first job's); 0 if there is none
 	listAt     int             // where the list begins, 0 if there is none
-	particular bool            // there is something for checkParticulars
+	particular bool            // checkParticulars has something to check
 	places     []place
-	numbers    []int // where the numbers are
+	numbers    []int // indexes of the numbers
 
-	// admit makes the checks of the call as a whole that follow those of the arguments: the fence, and the types of keys.
-	// It reports whether to go on; if not, it has refused or answered.
+	// admit makes the checks of the whole call that follow those of the arguments: the fence, and the types of keys. If it
+	// returns false, it has refused or replied.
 	admit func(*Command, *Call, *Outcome) bool
-	// decide decides on one job: NextFinish ends the call, NextMore goes on to the next job.
+	// decide decides on one job: NextFinish ends the call, NextMore continues with the next job.
 	decide func(*Command, *Call, *Job, *Outcome) Next
 	Plan   Plan
 
@@ -159,35 +159,35 @@ type Command struct {
 	Since      string
 	// Flags are the server's command flags; all verbs answer getkeys as well.
 	Flags string
-	// Categories are the ACL categories, which the server derives from nothing.
+	// Categories are the ACL categories. The server does not derive any from the flags.
 	Categories string
 	// Tips are hints for clients and proxies.
 	Tips string
 	// Args are the arguments in their order, the verb's name left out.
 	Args []Arg
-	// List are the arguments of one job of a list. They follow Args, as many times as there are jobs.
+	// List are the arguments of one job of a list. They follow Args and are repeated for each job.
 	List []Arg
-	// Fields names the numbers of ReplyNumbers.
+	// Fields are the names of the numbers of ReplyNumbers.
 	Fields []string
-	// Results are what a call can come to, and Dispositions the names of what can become of an entry on the way: what INFO
-	// counts. The refusals that follow from the arguments are added to them.
+	// Results are the results of the verb that INFO counts, to which init adds the refusals that follow from the arguments.
+	// Dispositions are the names in INFO of what can become of an entry.
 	Results      []Result
 	Dispositions [NumDispositions]string
 
-	// empty answers for a queue that has no job to hand out.
+	// empty replies for a queue that has no job to hand out.
 	empty func(*Outcome)
 	// checkMore makes a further check of the arguments, after all others; nil for most verbs.
 	checkMore func(*Command, *Call, *Outcome) bool
-	// finish answers when there are no more jobs, and want says how many to read when there may be more.
+	// finish replies when there are no more jobs; want says how many to read while there may be more.
 	finish func(*Command, *Call, *Outcome)
 	want   func(*Command, *Call, *Outcome) int32
 
 	numkeys     string
-	listNumbers []int // where the numbers of a list's first job are
+	listNumbers []int // indexes of the numbers of a list's first job
 	worded      bool  // there is a keyword, an option or a cursor
 }
 
-// Arity is the number of arguments, the verb's name included; negative if there may be more, as the server has it.
+// Arity is the number of arguments, the verb's name included; negative, by the server's convention, if there may be more.
 func (v *Command) Arity() int {
 	if v.List != nil {
 		return -(len(v.Args) + len(v.List) + 1)
@@ -198,13 +198,13 @@ func (v *Command) Arity() int {
 	return len(v.Args) + 1
 }
 
-// ReadOnly tells that the verb writes nothing, so that replicas run it too.
+// ReadOnly reports whether the verb writes nothing, so that replicas run it too.
 func (v *Command) ReadOnly() bool { return strings.HasPrefix(v.Flags, "readonly") }
 
-// Numkeys is the verb's count of keys as its first argument must spell it; empty if it has none.
+// Numkeys is the required value of the argument numkeys; empty if the verb has no such argument.
 func (v *Command) Numkeys() string { return v.numkeys }
 
-// At is the place of a role's argument, where the verb's name has place 0; 0 if there is none.
+// At is the index of a role's argument, where the verb's name has index 0; 0 if there is none.
 func (v *Command) At(r Role) int { return int(v.at[r]) }
 
 // arg is the argument of a role, or the empty string if it was left out.
@@ -215,27 +215,27 @@ func (v *Command) arg(c *Call, r Role) string {
 	return ""
 }
 
-// number is the argument of a role that is a number, as check has found it.
+// number is the value of a role's argument that is a number, as check has parsed it.
 func (v *Command) number(o *Outcome, r Role) int64 { return o.given[v.at[r]] }
 
-// of is the argument of a role that is the job's own, where jobs are listed.
+// of is a role's argument for one job of a list.
 func (v *Command) of(c *Call, j *Job, r Role) string { return c.Args[v.At(r)+int(j.Shift)] }
 
-// numberOf is number for an argument that is the job's own.
+// numberOf is the value of a role's argument for one job of a list.
 func (v *Command) numberOf(c *Call, j *Job, r Role) int64 {
 	n, _ := lease.Decimal(v.of(c, j, r))
 	return n
 }
 
-// argument is the value of a field that takes the job's own argument, as sent.
+// argument is the value of a field that is set to the job's argument of a role, as sent.
 func (v *Command) argument(j *Job, r Role) Value {
 	return Value{ValueArg, int64(v.at[r]) + int64(j.Shift)}
 }
 
-// isListed tells that an argument is of a list.
+// isListed reports whether an argument belongs to a list.
 func (v *Command) isListed(at int) bool { return v.List != nil && at >= v.listAt }
 
-// listed is how many jobs a call lists.
+// listed is the number of jobs that a call lists.
 func (v *Command) listed(c *Call) int {
 	if v.List == nil {
 		return 0
@@ -243,7 +243,7 @@ func (v *Command) listed(c *Call) int {
 	return (len(c.Args) - v.listAt) / len(v.List)
 }
 
-// argAt is the description of an argument, by its place.
+// argAt is the description of an argument, by its index.
 func (v *Command) argAt(at int) *Arg {
 	if v.isListed(at) {
 		return &v.List[(at-v.listAt)%len(v.List)]
@@ -251,7 +251,7 @@ func (v *Command) argAt(at int) *Arg {
 	return &v.Args[at-1]
 }
 
-// Table has all that is particular to each verb: what it takes, what is read for it, and what decides on it.
+// Table describes each verb: its arguments, what is read for it, and how it is decided.
 var Table = [NumVerbs]Command{
 	Enqueue: {
 		Name:       "EMQ.ENQUEUE",
@@ -834,7 +834,7 @@ var Table = [NumVerbs]Command{
 	},
 }
 
-// The parts of a command that its arguments imply.
+// init fills in what the arguments of each command imply.
 func init() {
 	for i := range Table {
 		v := &Table[i]
@@ -870,7 +870,7 @@ func init() {
 	}
 }
 
-// How many further jobs a verb wants to read.
+// The number of further jobs that a verb wants to read.
 func (v *Command) wantOne(*Call, *Outcome) int32  { return 1 }
 func (v *Command) wantMost(*Call, *Outcome) int32 { return Window }
 
@@ -878,7 +878,7 @@ func (v *Command) wantSwept(c *Call, o *Outcome) int32 {
 	return int32(min(Window, v.remaining(c, o, o.Done)))
 }
 
-// The names of what becomes of entries, as INFO has them: of the verbs', and of the pump's.
+// The names of dispositions in INFO, of the verbs and of the pump.
 const (
 	jobsPromoted   = "jobs_promoted"
 	leasesReturned = "leases_returned"
@@ -890,7 +890,7 @@ const (
 	findingsFixed  = "findings_fixed"
 )
 
-// addRefusals adds those that any verb with such arguments can meet.
+// addRefusals adds the refusals that any verb with such arguments can have.
 func (v *Command) addRefusals() {
 	if v.numkeys != "" || v.worded || v.List != nil || len(v.numbers) > 0 {
 		v.Results = append(v.Results, ResultArgument)

@@ -98,7 +98,7 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// FuzzDecimal holds the canonical form: what is accepted is exactly what the number prints as.
+// FuzzDecimal checks the canonical form: a text is accepted if and only if it is how the number prints.
 func FuzzDecimal(f *testing.F) {
 	for _, s := range []string{"0", "05", "-1", "9007199254740991", "9007199254740992", "1e3", ""} {
 		f.Add(s)

@@ -1,11 +1,11 @@
 // Package lua answers one question: what does the scripted executor run for a verb?
 //
-// Each .lua file is the twin of one native verb: the same KEYS, ARGV and replies, with the SHA in the verb's place. Those
-// of enqueue, claim, complete and fail are of wire 4: they know neither lease_epoch nor failures, and none of the edges
-// that the native verbs refuse. Those of schedule, extend, promote, reap, release, requeue and remove, and those for many
-// jobs, are for a store of wire 6; extend, reap, mclaim and mextend take the server's run_id as one more, last argument. A verb without a count of
-// keys has its base for the only key. None looks at the identity: the connector did. None looks at the gates: what claims by
-// scripts takes what a pause or a limit holds back from the native claims.
+// Each .lua file is the twin of one native verb: it has the same KEYS, ARGV and replies, with the SHA in the verb's place.
+// Those of enqueue, claim, complete and fail are for wire 4: they know neither lease_epoch nor failures, and do not refuse
+// the edge cases that the native verbs refuse. The others are for a store of wire 6; of these, extend, reap, mclaim and
+// mextend take the server's run_id as an additional last argument. If a verb has no numkeys, the script's only key is its
+// base. No script checks the identity, which the connector has done. No script checks the gates: a claim by a script ignores
+// pauses and limits.
 package lua
 
 import (
@@ -43,7 +43,7 @@ func init() {
 	}
 }
 
-// Of returns the twin of a native verb, spelled as in EMQ.CLAIM; ok is false if it has none.
+// Of returns the twin of a native verb, for example of EMQ.CLAIM; ok is false if it has none.
 func Of(verb string) (twin Script, ok bool) {
 	twin, ok = twins[verb]
 	return twin, ok

@@ -27,7 +27,7 @@ local time = redis.call('TIME')
 local now, most = time[1] * 1000 + math.floor(time[2] / 1000), ARGV[1] + 0
 local due = {}
 for i = 4, #ARGV, 4 do
-  due[i] = now + ARGV[i] -- so has what is no number
+  due[i] = now + ARGV[i] -- what is not a number has to end it too
 end
 
 -- counted is a counter's next value; one that is no canonical integer, or cannot be counted up, counts as 0.

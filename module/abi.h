@@ -1,14 +1,15 @@
 /* The part of the module API that this module uses, declared from the server's documented ABI.
  *
  * Each function is resolved by name at load, through the pointer that is the first member of every context; see abi.c.
- * A missing one refuses the load and is named in the log. Everything here is in Valkey since 8.0.0. */
+ * If one is missing, the load is refused and the log names it. Everything here is in Valkey since 8.0.0. */
 #ifndef EMQ_ABI_H
 #define EMQ_ABI_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reached without the detour that a library's exported symbols take; -fvisibility does not say so for declarations. */
+/* Hidden symbols are accessed directly, without the indirection of exported ones; -fvisibility does not cover
+ * declarations. */
 #pragma GCC visibility push(hidden)
 
 typedef struct vm_ctx vm_ctx;
@@ -37,7 +38,7 @@ enum {
     VM_OPEN_UNSEEN = VM_OPEN_NOTOUCH | VM_OPEN_NONOTIFY | VM_OPEN_NOSTATS | VM_OPEN_NOEXPIRE,
 };
 
-/* Answers of KeyType. */
+/* What KeyType returns. */
 enum { VM_TYPE_EMPTY, VM_TYPE_STRING, VM_TYPE_LIST, VM_TYPE_HASH, VM_TYPE_SET, VM_TYPE_ZSET };
 
 /* Flags of HashSet and HashGet, and the value that removes a field. */
@@ -47,7 +48,7 @@ enum { VM_HASH_NONE = 0, VM_HASH_EXISTS = 1 << 3 };
 /* What ZsetAdd reports. */
 enum { VM_ZADD_ADDED = 1 << 2, VM_ZADD_UPDATED = 1 << 3 };
 
-/* Classes of keyspace events. The last two are for modules: a key came out of a snapshot, a key came into being. */
+/* Classes of keyspace events. Two are for modules only: LOADED, a key was read from a snapshot; NEW, a key was created. */
 enum {
     VM_NOTIFY_GENERIC = 1 << 2,
     VM_NOTIFY_HASH = 1 << 6,
@@ -68,23 +69,23 @@ enum {
     VM_CTX_SERVER_STARTUP = 1 << 24,
 };
 
-/* Module options. The last is known since 8.1; older servers overlook it. */
+/* Module options. The last exists since 8.1; older servers ignore it. */
 enum {
     VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED = 1 << 1,
     VM_OPTION_HANDLE_REPL_ASYNC_LOAD = 1 << 2,
     VM_OPTION_SKIP_COMMAND_VALIDATION = 1 << 4,
 };
 
-/* A client that is blocked on a key is woken although the key does not exist. */
+/* Wakes a client that is blocked on a key although the key does not exist. */
 enum { VM_BLOCK_UNBLOCK_DELETED = 1 << 0 };
 
-/* Why an entry is made in the ACL log. */
+/* Reasons of an entry in the ACL log. */
 enum { VM_ACL_LOG_COMMAND = 1, VM_ACL_LOG_KEY = 2 };
 
-/* Answers of CallReplyType. */
+/* What CallReplyType returns. */
 enum { VM_REPLY_STRING = 0, VM_REPLY_ERROR = 1, VM_REPLY_ARRAY = 3, VM_REPLY_NULL = 4 };
 
-/* Length of an array that ReplySetArrayLength tells at its end. */
+/* The length of an array that ReplySetArrayLength sets later. */
 enum { VM_POSTPONED_LEN = -1 };
 
 /* Server events. */

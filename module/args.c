@@ -1,11 +1,11 @@
-/* The arguments of a command, as a decision sees them: views of the server's own bytes. */
+/* Makes the arguments of a command visible to a decision, as views of the server's own bytes. */
 #include "emq.h"
 
 #include <string.h>
 
-/* Finds the ids that stand in the list more than once. */
+/* Finds the ids that occur in the list more than once. */
 static void find_twins(emq_frame *f) {
-    enum { SLOTS = 2048 }; /* twice what a list may have */
+    enum { SLOTS = 2048 }; /* twice the length of the longest list */
     _Static_assert(SLOTS >= 2 * EMQ_MAX_LIST, "the table stays sparse");
     if (f->listed < 2 || f->listed > EMQ_MAX_LIST) return;
     int16_t first[SLOTS] = {0}; /* the first job with an id, from 1 */
@@ -32,7 +32,7 @@ static void view_listed(emq_frame *f, int at, int argc) {
     for (; at < argc; at += f->verb->list_len) f->call.args.at[at] = emq_bytes_of(f->argv[at]);
 }
 
-/* Views a list, from `i` on in the verb's view, and payloads where they are bounded. */
+/* Views the arguments of a list, which are in the verb's view from `i` on, and the payloads if they are bounded. */
 EMQ_APART static void view_more(emq_frame *f, const uint8_t *i, int argc) {
     const emq_verb *v = f->verb;
     if (v->payload_at) f->call.max_payload = emq_max_payload_bytes;

@@ -9,7 +9,7 @@ emq_verb emq_verbs[EMQ_NUM_VERBS];
 
 /* ---- Decide ---- */
 
-/* Notes for the pump what becomes of an entry. One that is left is passed by the next walk. */
+/* Notes the disposition of an entry for the pump. An entry that stays in its set is skipped by the next walk. */
 EMQ_COLD static void note_entry(emq_walk *w, int disposition, double deadline, double now) {
     w->dispositions[disposition]++;
     if (disposition >= EMQ_DISPOSITION_RETURNED && now - deadline > (double)w->lag_ms)
@@ -19,7 +19,7 @@ EMQ_COLD static void note_entry(emq_walk *w, int disposition, double deadline, d
     w->at.ties++;
 }
 
-/* Puts an item of the window, whose row may be open, into its final place. */
+/* Moves an item of the window, whose row may be open, to its final place. */
 static void keep_item(emq_frame *f, int32_t from, int32_t to) {
     if (from != to) f->items[to] = f->items[from];
     if (!f->items[to].row) return;
@@ -32,13 +32,13 @@ static void drop_item(emq_item *item) {
     emq_free_item(item);
 }
 
-/* Goes past the entries of the window that were decided. Those of which nothing comes are not kept, so that a walk costs
- * the memory of what it changes or answers. The window's effects begin at `from` in the log. */
-EMQ_APART static void pass_entries(emq_frame *f, intptr_t from) {
+/* Advances past the decided entries of the window. Entries without an effect or a finding are dropped, so that a walk
+ * needs memory only for what it changes or replies with. The window's effects begin at `from` in the log. */
+EMQ_APART static void advance_entries(emq_frame *f, intptr_t from) {
     emq_call *c = &f->call;
     emq_effect *e = f->out.effects.at + from, *end = f->out.effects.at + f->out.effects.n;
     int32_t i = c->first, to = c->first, done = c->first + f->out.done, window = c->first + (int32_t)c->jobs.n;
-    while (f->open_row >= i) f->open_row = f->items[f->open_row].next_open; /* the window's are linked last */
+    while (f->open_row >= i) f->open_row = f->items[f->open_row].next_open; /* unlink the window's, which come first */
     for (; i < done; i++) {
         emq_mark mark = f->out.marks.at[i];
         f->dispositions[mark.disposition]++;
@@ -60,7 +60,7 @@ EMQ_APART static void pass_entries(emq_frame *f, intptr_t from) {
     c->first = to;
     c->jobs.at += f->out.done;
     c->jobs.n -= f->out.done;
-    for (; i < window; i++) { /* these were read for nothing, or wait for a look */
+    for (; i < window; i++) { /* these are not needed, or wait for a look */
         if (finished)
             drop_item(&f->items[i]);
         else
@@ -69,12 +69,12 @@ EMQ_APART static void pass_entries(emq_frame *f, intptr_t from) {
     if (finished) c->jobs.n = 0;
 }
 
-/* Goes past the jobs of the window that were decided. Listed ones are all kept, and so is the entry that CLAIM grants, its
- * last one. */
-EMQ_APART static void pass(emq_frame *f, intptr_t from) {
+/* Advances past the decided jobs of the window. All listed jobs are kept, and so is the entry that CLAIM grants, its last
+ * one. */
+EMQ_APART static void advance(emq_frame *f, intptr_t from) {
     emq_call *c = &f->call;
     if (f->verb->jobs < EMQ_SOURCE_WALKED_JOBS ? !f->listed : f->out.result != EMQ_RESULT_CLAIMED || f->walk) {
-        if (f->verb->jobs >= EMQ_SOURCE_WALKED_JOBS && c->jobs.n) pass_entries(f, from);
+        if (f->verb->jobs >= EMQ_SOURCE_WALKED_JOBS && c->jobs.n) advance_entries(f, from);
         return;
     }
     c->step += f->out.done;
@@ -93,7 +93,7 @@ EMQ_COLD static void note_panic(emq_frame *f) {
     f->walk->panicked = 1;
 }
 
-/* Reads what the decision asks for. 0 if all jobs are decided. */
+/* Reads what the decision asks for. 0 if it asks for nothing that is read here. */
 EMQ_APART static int read_next(emq_frame *f) {
     if (f->out.next == EMQ_NEXT_LOOK)
         emq_look(f);
@@ -104,7 +104,7 @@ EMQ_APART static int read_next(emq_frame *f) {
     return 1;
 }
 
-/* Has every job decided, window by window. 0 if Go panicked: then nothing may be applied. */
+/* Calls Go for every job, window by window. 0 if Go panicked: then nothing may be applied. */
 static int decide(emq_frame *f) {
     do {
         intptr_t logged = f->out.effects.n;
@@ -115,7 +115,7 @@ static int decide(emq_frame *f) {
             note_panic(f);
             return 0;
         }
-        if (!EMQ_MOSTLY(f->verb->jobs == EMQ_SOURCE_NAMED_JOB)) pass(f, logged);
+        if (!EMQ_MOSTLY(f->verb->jobs == EMQ_SOURCE_NAMED_JOB)) advance(f, logged);
     } while (f->out.next != EMQ_NEXT_FINISH && read_next(f));
     if (EMQ_RARELY(f->walk)) f->walk->ended = f->call.ended;
     return 1;
@@ -123,7 +123,7 @@ static int decide(emq_frame *f) {
 
 /* ---- A command from its reads to its reply ---- */
 
-/* Frees what had no room in the frame. */
+/* Frees what did not fit into the frame. */
 EMQ_COLD static void free_spilled(emq_frame *f) {
     if (f->items != &f->first_item) {
         vm_Free(f->items);
@@ -145,10 +145,10 @@ void emq_free_frame(emq_frame *f) {
         vm_FreeString(NULL, f->probe[__builtin_ctz(probes)]);
 }
 
-/* Kept from being inlined: a compiler that sees the size makes a loop of it that is slower than the call. */
+/* Not inlined: a compiler that knows the size turns it into a loop that is slower than the call. */
 __attribute__((noipa)) static void clear(void *p, size_t n) { memset(p, 0, n); }
 
-/* Takes up a walk, or a scan that was made. */
+/* Sets up a walk, or the result of a scan. */
 EMQ_COLD static void take_up(emq_frame *f, emq_walk *walk, emq_scanned *scan) {
     emq_call *c = &f->call;
     if (walk) {
@@ -192,7 +192,7 @@ int emq_prepare(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, const emq
     return decided;
 }
 
-/* Wakes who waits for what was done. */
+/* Wakes clients that wait for what the effects have changed. */
 EMQ_APART static void wake(emq_frame *f) {
     int awaited = emq_awaited(f);
     if (awaited & EMQ_ADDS_JOB) emq_wake(vm_GetSelectedDb(f->ctx), f->base, f->base_len);

@@ -1,4 +1,4 @@
-/* The settings emq.*: the server keeps their bounds, answers CONFIG and rewrites its file; here are their values. */
+/* The settings emq.*: the server checks their bounds, answers CONFIG and rewrites its file; the values are here. */
 #include "emq.h"
 
 long long emq_pump_interval_ms, emq_pump_budget_us, emq_max_stalled, emq_max_payload_bytes;

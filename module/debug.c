@@ -1,4 +1,4 @@
-/* EMQ.DEBUG, in builds with the tag emqdebug alone: what a test must see from inside the server. */
+/* EMQ.DEBUG, only in builds with the tag emqdebug: state inside the server that tests need to see. */
 #include "emq.h"
 
 #ifdef EMQ_DEBUG
@@ -74,7 +74,7 @@ static void reply_queue(vm_ctx *ctx, const emq_queue *q) {
     vm_FreeString(NULL, base);
 }
 
-/* How many queues are known, in how many bytes, and which: db and base. */
+/* The number of known queues, their bytes, and the db and base of each. */
 static int reply_queues(vm_ctx *ctx) {
     vm_ReplyWithArray(ctx, 2 + (long)emq_queues_count());
     vm_ReplyWithLongLong(ctx, (long long)emq_queues_count());
@@ -83,15 +83,15 @@ static int reply_queues(vm_ctx *ctx) {
     return VM_OK;
 }
 
-/* YIELD us processors: how often the Go scheduler is let in, and GOMAXPROCS. */
+/* YIELD us processors: sets how often the module yields to the Go scheduler, and GOMAXPROCS. */
 static int set_yield(vm_ctx *ctx, vm_string **argv) {
     size_t n;
     emq_set_yield(atoll(vm_StringPtrLen(argv[2], &n)));
     return vm_ReplyWithLongLong(ctx, emqSetProcessors(atoi(vm_StringPtrLen(argv[3], &n))));
 }
 
-/* RUNTIME: the state of Go's runtime. PUMP: what the pump did. QUEUES: what queues.c knows. NEXT and FORGET: a visit as the
- * pump makes it. */
+/* RUNTIME: the state of Go's runtime. PUMP: the pump's counters. QUEUES: the register of queues. NEXT: the next queue that
+ * the pump would visit. FORGET: forget that queue. */
 static int debug(vm_ctx *ctx, vm_string **argv, int argc) {
     static emq_queue *visited;
     size_t n;

@@ -12,7 +12,7 @@ import (
 	"emq/commands"
 )
 
-// panicID is the job id whose decision panics, so that a test can see what a fault in the module does to a server.
+// panicID is the job id whose decision panics, so that a test can see how a server takes a fault in the module.
 const panicID = "JOB-debug-panic"
 
 func trigger(c *commands.Call) {
@@ -40,7 +40,7 @@ func emqSetProcessors(n C.int) (ok C.int) {
 	return 1
 }
 
-// emqReadRuntime tells how the Go runtime is doing, for EMQ.DEBUG RUNTIME.
+// emqReadRuntime reads statistics of the Go runtime, for EMQ.DEBUG RUNTIME.
 //
 //export emqReadRuntime
 func emqReadRuntime(out *C.emq_runtime) (ok C.int) {

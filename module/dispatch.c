@@ -8,15 +8,15 @@ static void count_call(const emq_frame *f) {
     count->calls++;
     count->results[result]++;
     if (f->verb->jobs == EMQ_SOURCE_NAMED_JOB || (result == EMQ_RESULT_CLAIMED && f->call.step == 1))
-        return; /* no more came of it */
+        return; /* it has no dispositions, and no results of single jobs */
     for (int i = 0; i < EMQ_NUM_DISPOSITIONS; i++) count->dispositions[i] += f->dispositions[i];
     count->dispositions[f->out.gates.applied ? EMQ_DISPOSITION_REPAIRED : EMQ_DISPOSITION_REPORTED] +=
         (uint64_t)emq_findings_of_gates(f);
-    if (result) return; /* else it came to something for each job */
+    if (result) return; /* otherwise each job has a result of its own */
     for (int32_t i = 0; i < f->call.first; i++) count->results[f->out.marks.at[i].result]++;
 }
 
-/* Refuses with a text that only the host can know of. */
+/* Replies with a refusal that only the host can find. */
 EMQ_COLD static int reply_text(vm_ctx *ctx, int verb, int text) {
     emq_counts[verb].calls++;
     emq_counts[verb].results[emq_text_result[text]]++;
@@ -30,14 +30,14 @@ static inline void carry_out(emq_frame *f) {
     emq_free_frame(f);
 }
 
-/* Goes on where a decision asks for more than to be carried out, or panicked. */
+/* Continues after a decision that panicked, or that asks for more than its effects to be applied. */
 EMQ_COLD static int go_on(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc, int decided) {
     const emq_verb *v = f->verb;
     emq_scanned scan = {0};
     int failed = EMQ_NUM_HOST_TEXTS; /* none */
     if (decided && f->out.claim_identity) {
-        /* The call that claims runs other modules' callbacks, so no key stays open across it, and what was read before it is
-         * read again after it. */
+        /* The SET of the claim runs other modules' callbacks, so no key may stay open during it, and everything is read
+         * again afterwards. */
         emq_free_frame(f);
         int claimed = emq_claim_identity(ctx);
         emq_identity_claims += (uint64_t)claimed;
@@ -51,7 +51,7 @@ EMQ_COLD static int go_on(emq_frame *f, vm_ctx *ctx, vm_string **argv, int argc,
         emq_free_frame(f);
         return emq_list_queues(ctx, argv);
     } else if (decided && f->out.next == EMQ_NEXT_SCAN) {
-        /* So is a scan, which may meet keys that have expired. */
+        /* A scan too may run such callbacks, if it finds keys that have expired. */
         emq_close_keys(f);
         if (!emq_make_scan(f, &scan)) failed = EMQ_HOST_UNSCANNED;
         emq_free_frame(f);
@@ -76,7 +76,8 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, const emq_verb *v) {
             vm_KeyAtPosWithFlags(ctx, i, (int)v->access[v->list_at]);
         return VM_OK;
     }
-    /* The server checks the arity, but not that a list has whole groups; and a module call without validation not even that. */
+    /* The server checks the arity, but not that a list has whole groups; for a module's call without validation it does
+     * not even check the arity. */
     if (argc < v->least || (v->list_at ? (argc - v->list_at) % v->list_len != 0 : argc > v->num_args))
         return vm_WrongArity(ctx);
     if (EMQ_RARELY(emq_is_child)) return reply_text(ctx, v->number, EMQ_HOST_FORKED);
@@ -88,7 +89,7 @@ static int run(vm_ctx *ctx, vm_string **argv, int argc, const emq_verb *v) {
     return VM_OK;
 }
 
-/* One trampoline a verb: the server hands a command nothing but its arguments. */
+/* One trampoline for each verb, because the server passes a command nothing that would identify the verb. */
 #define TRAMPOLINE(verb)                                                                                               \
     static int trampoline_##verb(vm_ctx *ctx, vm_string **argv, int argc) {                                            \
         return run(ctx, argv, argc, &emq_verbs[verb]);                                                                 \

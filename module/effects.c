@@ -1,12 +1,12 @@
-/* The interpreter of effects. What is done and what is propagated come from the same effect, so they can't drift apart;
- * each effect is applied, propagated and announced as the plain command of its name would be (WIRE6 §5). */
+/* The interpreter of effects. Each effect is applied, propagated and announced as the plain command of its name would be
+ * (WIRE6 §5). As the write and the propagated command come from the same effect, they can't differ. */
 #include "emq.h"
 
 #include <errno.h>
 
 enum { MAX_WORDS = 1 + 2 * EMQ_MAX_FIELDS };
 
-/* Hands the plain command of the given words to the replicas and the AOF. One letter of the format a word. */
+/* Propagates the plain command of the given words to replicas and the AOF. The format has one letter for each word. */
 static void propagate(emq_frame *f, const char *name, vm_string *const *word, int n) {
     static const char format[] = "sssssssssss";
     _Static_assert(sizeof(format) == MAX_WORDS + 1, "a letter for each word");
@@ -14,8 +14,8 @@ static void propagate(emq_frame *f, const char *name, vm_string *const *word, in
                  word[7], word[8], word[9], word[10]);
 }
 
-/* A number in decimal, for the caller to free. The last ones are kept, one a slot: tokens are small, and the deadlines
- * of one millisecond are the same. */
+/* A number in decimal, for the caller to free. Recent ones are cached, one in each slot: tokens are small, and claims
+ * within a millisecond have the same deadline. */
 static vm_string *decimal(int64_t n) {
     enum { SLOTS = 64 };
     static struct {
@@ -34,7 +34,7 @@ static vm_string *decimal(int64_t n) {
 
 static emq_item *item_of(emq_frame *f, const emq_effect *e) { return emq_row_item(f, e->job); }
 
-/* The string of a field's new value; *made is set to it if it is to be freed. */
+/* The string of a field's new value. If the caller must free it, *made is set to it too. */
 static vm_string *value_of(emq_frame *f, const emq_effect *e, int i, vm_string **made) {
     int64_t n = e->values[i];
     switch (e->kinds[i]) {
@@ -45,7 +45,8 @@ static vm_string *value_of(emq_frame *f, const emq_effect *e, int i, vm_string *
     }
 }
 
-/* A context without a user (the AOF, another module's timer) is unrestricted, which only the call itself tells. */
+/* A context without a user (the AOF, another module's timer) is unrestricted. Only the call itself shows that: with "C" it
+ * fails with ENOTSUP, and is made again without. */
 int emq_claim_identity(vm_ctx *ctx) {
     vm_reply *reply = vm_Call(ctx, "SET", "!CEssc", emq_identity_key, emq_identity, "NX");
     if (reply && vm_CallReplyType(reply) == VM_REPLY_ERROR && errno == ENOTSUP) {
@@ -128,7 +129,7 @@ static void del(emq_frame *f, emq_effect *e) {
     e->changed = EMQ_KEY_ROW;
 }
 
-/* What a counter is counted up by; *made is set to it if it is to be freed. */
+/* The increment of a counter. If the caller must free it, *made is set to it too. */
 static vm_string *addend(const emq_effect *e, vm_string **made) {
     return e->values[1] == 1 ? emq_const[EMQ_CONST_ONE] : (*made = decimal(e->values[1]));
 }
@@ -144,17 +145,17 @@ static void hincrby(emq_frame *f, emq_effect *e) {
     e->changed = e->key;
 }
 
-/* Creating a key runs other modules' callbacks, so where several jobs are changed, the effects that may create a set or a
- * counter come last: by then every row says what was decided and no set holds an id any more that it is about to lose, and
- * a verb in a callback finds nothing that this call is still going to take. What a claim spends of a rate comes after all.
- * The effects on one job are in that order. */
+/* Creating a key runs other modules' callbacks, so where several jobs are changed, the effects that may create a set or
+ * a counter are applied late: by then all rows have their new state and all removals are done, so that a verb in a
+ * callback finds nothing that this call is still going to take. The use of a claim rate is written last. The effects on
+ * a single job are in that order already. */
 enum { EARLY = 1 << 0, LATE = 1 << 1, ALL = EARLY | LATE };
 
 static int turn_of(const emq_effect *e) {
     return e->op == EMQ_OP_ZADD || e->op == EMQ_OP_HINCRBY || e->key == EMQ_KEY_META ? LATE : EARLY;
 }
 
-/* Calls do_effects for the whole log, with those whose turn it is. */
+/* Calls do_effects for the whole log: once, or once for each turn. */
 static inline void in_order(emq_frame *f, void (*do_effects)(emq_frame *, emq_effect *, emq_effect *, int turn)) {
     emq_effect *first = f->out.effects.at, *end = first + f->out.effects.n;
     int turn = ALL;
@@ -202,8 +203,8 @@ static void propagate_words(emq_frame *f, const char *name, words w, size_t leas
     vm_Free(w.word);
 }
 
-/* Removes the ids that are to leave a set: in the first pass those that name it, in the second those that were in no set
- * that they name first. */
+/* Removes ids from a set: in the first pass, those of the effects that name it as their key; in the second, those of the
+ * effects that name it as or_else and did not find the id in their key. */
 static void remove_ids(emq_frame *f, int set, int pass) {
     words w = start_words(f, emq_name(f, NULL, set), 1);
     for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++) {
@@ -250,7 +251,7 @@ static void delete_rows(emq_frame *f) {
     propagate_words(f, "DEL", w, 1);
 }
 
-/* Which sets ids leave, in either pass, and enter. */
+/* The sets, as bits, that ids leave, in each pass, and enter. */
 typedef struct {
     uint32_t leave[2], enter;
 } touched;
@@ -268,7 +269,7 @@ static touched touched_sets(emq_frame *f) {
     return sets;
 }
 
-/* The effects that are not merged: those on the fields of a row, and what comes after all. */
+/* The effects that are not merged: those on the fields of a row, and those that are applied last. */
 static int is_of_row(const emq_effect *e) {
     return (e->op == EMQ_OP_HSET || e->op == EMQ_OP_HDEL) && e->key == EMQ_KEY_ROW;
 }
@@ -282,7 +283,7 @@ EMQ_APART static void apply_merged(emq_frame *f) {
     for (emq_effect *e = first; e < end; e++) {
         if (!is_of_row(e)) continue;
         apply_effect(f, e);
-        if (f->verb->creates) emq_close_keys(f); /* a row that is opened first can be made as it is */
+        if (f->verb->creates) emq_close_keys(f); /* so that the next row can be created without being reopened */
     }
     delete_rows(f);
     for (uint32_t s = sets.enter; s; s &= s - 1) add_ids(f, __builtin_ctz(s));
@@ -349,8 +350,8 @@ EMQ_APART static void announce_merged(emq_frame *f) {
         if (is_last(e)) announce_effect(f, e);
 }
 
-/* The key API writes a field without the time to live that it may have where fields can expire; HINCRBY keeps it. There
- * the command itself counts, after all else, for it runs other modules' callbacks. */
+/* Where fields can expire, writing one with the key API removes its time to live, which HINCRBY keeps. So there the
+ * command itself is called: last, because it runs other modules' callbacks. */
 EMQ_APART static void count_by_command(emq_frame *f) {
     for (emq_effect *e = f->out.effects.at, *end = e + f->out.effects.n; e < end; e++) {
         if (e->op != EMQ_OP_HINCRBY) continue;

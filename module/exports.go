@@ -12,8 +12,8 @@ import (
 	"emq/commands"
 )
 
-// guard ends an export that panicked: it makes the export report failure and leaves value and stack for C to log, since
-// what Go itself would print is lost in a daemon.
+// guard recovers a panic of an export: it sets ok to 0 and leaves the value and the stack for C to log, since what Go itself
+// would print is lost in a daemon.
 func guard(ok *C.int) {
 	v := recover()
 	if v == nil {
@@ -24,8 +24,8 @@ func guard(ok *C.int) {
 	text[copy(text[:len(text)-1], fmt.Sprintf("%v\n%s", v, debug.Stack()))] = 0
 }
 
-// emqDecide is the one crossing of a command: it decides the verb on what C read and appends to the outcome. It answers 0
-// if the decision panicked; the outcome is then void.
+// emqDecide is the only call of a command into Go: it decides the verb on what C has read and appends to the outcome. It
+// returns 0 if the decision panicked; the outcome is then void.
 //
 //export emqDecide
 func emqDecide(verb C.int, call *C.emq_call, outcome *C.emq_outcome) (ok C.int) {
@@ -36,22 +36,22 @@ func emqDecide(verb C.int, call *C.emq_call, outcome *C.emq_outcome) (ok C.int) 
 	return 1
 }
 
-// emqStart sets the runtime up and answers 1: that it answers at all shows that the runtime works. Settings are made in
-// code because the server clears the environment before it loads modules.
+// emqStart configures the runtime and returns 1; that it returns at all shows that the runtime works. The environment can't
+// be used because the server clears it before it loads modules.
 //
 //export emqStart
 func emqStart() (ok C.int) {
 	defer guard(&ok)
-	// Commands allocate nothing, so there is nothing to collect; the limit is a net under that.
+	// Commands allocate nothing, so there is nothing to collect; the memory limit is a safety net.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(32 << 20)
 	debug.SetMaxStack(16 << 20)
-	// Fixed, so that the runtime does not adapt it later; with one alone, letting the scheduler in gains nothing.
+	// Fixed, so that the runtime does not adapt it later; with one processor, yielding to the scheduler gains nothing.
 	runtime.GOMAXPROCS(2)
 	return 1
 }
 
-// emqYield lets the Go scheduler in; see runtime.c.
+// emqYield yields to the Go scheduler; see runtime.c.
 //
 //export emqYield
 func emqYield() (ok C.int) {

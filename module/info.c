@@ -1,5 +1,5 @@
-/* INFO emq: what the module is, what its verbs were asked and what came of it, and what the pump did. Counters since the
- * load, in plain memory: the server calls this in a crash report as well, so there is no Go here, no key and no lock. */
+/* INFO emq: the module's version, and counters since the load of the verbs' calls and results and of the pump. They are in
+ * plain memory: the server calls this in a crash report too, so it must not run Go, open a key or take a lock. */
 #include "emq.h"
 
 static void add(vm_info_ctx *ctx, const char *field, uint64_t n) { vm_InfoAddFieldULongLong(ctx, field, n); }

@@ -1,8 +1,9 @@
 /* The open keys of a command. */
 #include "emq.h"
 
-/* Other modules' callbacks run when a key expires under OpenKey, and they may do anything to the keys of the frame. So
- * only the first key is opened that way, with no other open; one that has expired counts as absent for the rest. */
+/* Other modules' callbacks run when OpenKey expires a key, and they may do anything to the frame's keys. So only the first
+ * key, opened while no other is open, may be expired; the others are opened with NOEXPIRE, and an expired one counts as
+ * absent. */
 static vm_key *open_next(emq_frame *f, vm_string *name, uint8_t key, int32_t item) {
     vm_key *opened = vm_OpenKey(f->ctx, name, f->mode);
     if (f->first_key != EMQ_NO_KEY) return opened;
@@ -30,7 +31,7 @@ vm_key *emq_open_key(emq_frame *f, int key) {
     return f->key[key] = open_next(f, emq_key_name(f, key), (uint8_t)key, -1);
 }
 
-/* Closes all but those of some keys, as bits, and one item's row; -1: all rows. */
+/* Closes all keys except the given ones, which are bits, and all rows except one item's; -1 closes all rows. */
 static void close_but(emq_frame *f, uint32_t keys, int32_t row) {
     for (int32_t i = f->open_row, next; i >= 0; i = next) {
         emq_item *item = &f->items[i];
@@ -54,7 +55,7 @@ void emq_close_keys(emq_frame *f) {
     emq_start_opening(f);
 }
 
-/* Closes all but a key, and that too unless it was opened first. */
+/* Closes all keys except the given one, and that too unless it was opened first. */
 static void close_others(emq_frame *f, emq_item *item, int key) {
     if (f->first_key != key || (key == EMQ_KEY_ROW && &f->items[f->first_row] != item)) {
         emq_close_keys(f);

@@ -1,4 +1,4 @@
-/* The lines of clients that wait for jobs, one line a queue. waiting.c has the clients. */
+/* The lines of clients that wait for jobs, one for each queue. What the clients do is in waiting.c. */
 #include "emq.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 static vm_dict *lines;   /* by database and base */
 static emq_line *newest; /* of all lines */
 static size_t waiters;
-static vm_ctx *own; /* a context without a client, for looks and signals in any database */
+static vm_ctx *own; /* a context without a client, for reads and signals in any database */
 
 size_t emq_waiting_clients(void) { return waiters; }
 size_t emq_waiting_queues(void) { return lines ? vm_DictSize(lines) : 0; }
@@ -14,7 +14,7 @@ emq_line *emq_newest_line(void) { return newest; }
 
 /* ---- Lines ---- */
 
-/* What a line is found by: the database's number and the base. The caller frees it if it is not `small`. */
+/* The key of a line in the dictionary: the database's number and the base. free_key frees it. */
 typedef struct {
     char small[128], *p;
     size_t n;
@@ -91,7 +91,7 @@ static int has_entries(const emq_line *l) {
     return some;
 }
 
-/* A signal for a name that is signalled already does nothing. */
+/* Signalling a name again before the server has handled the first signal has no effect. */
 static void wake_first(const emq_line *l) {
     if (vm_SelectDb(own, l->db) == VM_OK) vm_SignalKeyAsReady(own, l->first->who->name);
 }
@@ -129,7 +129,7 @@ void emq_leave_lines(emq_waiter *w) {
     }
 }
 
-/* ---- What wakes ---- */
+/* ---- Waking ---- */
 
 void emq_wake(int db, const char *base, size_t base_len) {
     if (!waiters) return;

@@ -19,7 +19,7 @@ uint64_t emq_mix(uint64_t a, uint64_t b) {
     return (uint64_t)p ^ (uint64_t)(p >> 64);
 }
 
-/* The last word overlaps the one before, if there is one. */
+/* The last word overlaps the one before, unless the length is a multiple of a word's. */
 uint32_t emq_hash(const char *p, size_t n) {
     uint64_t h = seed ^ n, word = 0;
     if (n < sizeof(word)) {
@@ -45,8 +45,8 @@ vm_string *emq_make_name(const char *base, size_t base_len, int key, emq_bytes i
     return name;
 }
 
-/* The name of an undeclared key of the frame's queue, for the caller to free. COMPLETE and FAIL need two of them each
- * time, so those of the queues last at work are kept, one queue a slot. */
+/* The name of an undeclared key of the frame's queue, for the caller to free. COMPLETE and FAIL need two of them in each
+ * call, so the names of recently used queues are cached, one queue in each slot. */
 static vm_string *derive_name(emq_frame *f, int key) {
     enum { SLOTS = 64, MAX_BASE = 120 };
     static struct {

@@ -4,5 +4,5 @@ package main
 
 import "emq/commands"
 
-// trigger does nothing in a library that is shipped; see debug.go.
+// trigger does nothing in release builds; see debug.go.
 func trigger(*commands.Call) {}

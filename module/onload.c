@@ -1,4 +1,4 @@
-/* Load, unload and the event loop. The order of ValkeyModule_OnLoad matters; each step says why. */
+/* Load, unload and the event loop. The order of the steps of ValkeyModule_OnLoad matters; each says why. */
 #include "emq.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 enum { MIN_SERVER = 0x080000, FIELDS_EXPIRE_SINCE = 0x090000 };
 
 static int loaded; /* this library is the server's module emq */
-static int live;   /* the event loop has turned since the load, and will turn again */
+static int live;   /* the event loop has run since the load, and will run again */
 
 static void on_event_loop(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     (void)event, (void)data;
@@ -33,7 +33,7 @@ static void on_role_changed(vm_ctx *ctx, vm_event event, uint64_t sub, void *dat
     emq_pump_role_changed();
 }
 
-/* From 9.1 on the server unloads its modules at its end, and warns of one that holds a timer or does not want to go. */
+/* From 9.1 on the server unloads its modules at shutdown, and warns of a module that has a timer or refuses. */
 static void on_shutdown(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     (void)event, (void)sub, (void)data;
     emq_pump_stop(ctx);
@@ -45,9 +45,9 @@ static void on_fork(void) { emq_is_child = 1; }
 
 /* ---- Steps of the load ---- */
 
-/* Go moves the host's signal handlers onto the signal stack of the thread that they hit. The one it would make itself
- * has 32 KiB and no guard, and the host's crash reporter needs nearly all of that, so a roomier one is put in place
- * before Go sees the thread. It is never freed: a handler may stand on it. */
+/* Go makes the host's signal handlers run on the signal stack of the interrupted thread. The one that Go would allocate
+ * has 32 KiB and no guard page, and the host's crash reporter needs nearly all of that, so a larger one is installed
+ * before Go sees the thread. It is never freed: a handler may be running on it. */
 static int make_signal_stack(void) {
     enum { SIZE = 256 << 10 };
     static void *made;
@@ -61,8 +61,8 @@ static int make_signal_stack(void) {
     return 1;
 }
 
-/* The host's crash-time memory test rewrites Go's memory, and the stack that the crash reporter stands on: a report is
- * cut short, and the server may hang instead of dying. */
+/* The host's memory test at a crash overwrites Go's memory, and the stack that the crash reporter runs on: the report
+ * is cut short, and the server may hang instead of exiting. */
 static void switch_memcheck_off(vm_ctx *ctx) {
     vm_reply *reply = vm_Call(ctx, "CONFIG", "ccc", "SET", "crash-memcheck-enabled", "no");
     if (reply && vm_CallReplyType(reply) != VM_REPLY_ERROR)
@@ -113,10 +113,10 @@ static int refuse(vm_ctx *ctx, const char *why) {
     return VM_ERR;
 }
 
-/* The AOF and replicas get commands under their plain names. A server that was told to rename one of them could not read
- * its own AOF. The names are those of the effects, and of what the server adds: the transaction around a command, its
- * database, what it finds expired, and a row in a rewritten AOF. Dry run: ENOENT means that the name is unknown, and
- * missing arguments ensure that nothing executes. */
+/* Commands are propagated under their plain names, so a server on which one of them is renamed could not read its own
+ * AOF. The names are those of the effects, and of the commands that the server adds: MULTI, EXEC and SELECT around
+ * them, DEL and UNLINK for expired keys, HMSET for a row in a rewritten AOF. Dry run: ENOENT means that the name is
+ * unknown, and missing arguments ensure that nothing executes. */
 static const char *find_renamed(vm_ctx *ctx) {
     static const char *const names[] = {"SET",  "HSET", "HMSET",  "HDEL",  "HINCRBY", "ZADD",
                                         "ZREM", "DEL",  "UNLINK", "MULTI", "EXEC",    "SELECT"};
@@ -130,7 +130,7 @@ static const char *find_renamed(vm_ctx *ctx) {
     return NULL;
 }
 
-/* Unloads what an earlier loadmodule line of the same start has loaded. */
+/* Unloads the module that an earlier loadmodule line of the same start has loaded. */
 static int give_up_first(vm_ctx *ctx) {
     vm_reply *reply = vm_Call(ctx, "MODULE", "cc", "UNLOAD", "emq");
     int done = reply && vm_CallReplyType(reply) != VM_REPLY_ERROR;
@@ -157,7 +157,7 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     int keep_memcheck = 0;
     const char *missing = vm_resolve(ctx);
     if (missing) {
-        /* Without the log function there is no one to tell. */
+        /* The log function itself may be missing. */
         if (vm_Log) vm_Log(ctx, "warning", "not loaded: this server lacks %s; Valkey 8.0 or later is needed", missing);
         return VM_ERR;
     }
@@ -166,13 +166,13 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     if (again && !(loaded && flags & VM_CTX_SERVER_STARTUP)) return refuse(ctx, "a module named emq is loaded already");
     vm_SetModuleAttribs(ctx, "emq", EMQ_VERSION, VM_APIVER);
     if (again) {
-        /* CONFIG REWRITE writes a loadmodule line beside the one in an included file. To refuse the second would end the
-         * server's start, so it takes the place of the first. */
+        /* CONFIG REWRITE adds a loadmodule line to the one in an included file. If the second load failed, the server
+         * would not start, so it replaces the first. */
         if (!give_up_first(ctx))
             return refuse(ctx, "an earlier loadmodule line has loaded it, and MODULE UNLOAD is refused");
         vm_Log(ctx, "warning",
-               "more than one loadmodule line loads emq, which is loaded once all the same. CONFIG REWRITE writes one "
-               "where the first is in an included file or a flag; one of them can go");
+               "more than one loadmodule line loads emq, but it is loaded only once. CONFIG REWRITE adds a line if the "
+               "first is in an included file or a flag; remove one of them");
     }
     int server = vm_GetServerVersion();
     if (server < MIN_SERVER) {
@@ -187,12 +187,12 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
                            "node could not check the identity of its own queues. Use a standalone server");
     emq_is_replica = (flags & VM_CTX_REPLICA) != 0;
     /* Settings first: one that is out of bounds refuses the load while everything can still be undone. */
-    if (!emq_load_config(ctx, again)) return refuse(ctx, "a setting emq.* could not be taken; the line above says why");
+    if (!emq_load_config(ctx, again)) return refuse(ctx, "a setting emq.* was refused; the line above says why");
     const char *renamed = find_renamed(ctx);
     if (renamed) {
         vm_Log(ctx, "warning",
-               "not loaded: this server has no command %s (see rename-command), which the append-only file and "
-               "replicas get from the verbs",
+               "not loaded: this server has no command %s (see rename-command), which the verbs propagate to the "
+               "append-only file and replicas",
                renamed);
         return VM_ERR;
     }
@@ -206,8 +206,8 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
      * works. */
     if (!emqStart()) return refuse(ctx, "the Go runtime did not start");
     if (!read_run_id(ctx)) return refuse(ctx, "the server does not tell its run_id");
-    /* Each effect signals its key itself; the few plain commands that are propagated need no validation; and the register of
-     * queues stays right while a snapshot is loaded beside the data that are served. */
+    /* Each effect signals its own key; the plain commands that are propagated need no validation; and the register of
+     * queues stays correct while a snapshot is loaded beside the data that are served. */
     vm_SetModuleOptions(ctx, VM_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | VM_OPTION_SKIP_COMMAND_VALIDATION |
                                  VM_OPTION_HANDLE_REPL_ASYNC_LOAD);
     const char *failed = emqRegister(ctx);
@@ -218,7 +218,7 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     if (vm_RegisterInfoFunc(ctx, emq_info) != VM_OK) return refuse(ctx, "INFO could not be registered");
     if (!subscribe(ctx) || !emq_queues_subscribe(ctx) || !emq_serving_subscribe(ctx))
         return refuse(ctx, "no subscription to the server's events");
-    /* At start-up the data are loaded after the modules, with an event for each key. */
+    /* At start-up the server loads the data after the modules, with an event for each key. */
     if (!(flags & VM_CTX_SERVER_STARTUP)) emq_queues_scan();
 
     warn_of_eviction(ctx);
@@ -231,9 +231,9 @@ __attribute__((visibility("default"))) int ValkeyModule_OnLoad(vm_ctx *ctx, vm_s
     return VM_OK;
 }
 
-/* The Go runtime can't leave a process: an unload would leave it behind, and a reload would run the old code. So unloading
- * is allowed only before the event loop turns, when the server takes back a module whose settings it refuses, and at the
- * server's end. */
+/* The Go runtime can't leave a process: after an unload it would stay, and a reload would run the old code. So
+ * unloading is allowed only before the event loop runs, when the server unloads a module whose settings it refuses, and
+ * at shutdown. */
 __attribute__((visibility("default"))) int ValkeyModule_OnUnload(vm_ctx *ctx) {
     if (!live) {
         loaded = 0;

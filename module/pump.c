@@ -1,10 +1,10 @@
-/* Background timer: promotes due jobs, reclaims expired leases and tidies ended pauses away, in every queue of every
- * database, by sending EMQ.PROMOTE, EMQ.REAP and EMQ.RESUME to itself: what becomes of a job is decided where it always is,
- * in package commands.
+/* The pump, a background timer: it promotes due jobs, reclaims expired leases and removes ended pauses, in every queue
+ * of every database. It runs EMQ.PROMOTE, EMQ.REAP and EMQ.RESUME, so that all decisions about jobs stay in package
+ * commands.
  *
- * A tick, every pump-interval-ms, is a round over all queues that are known (queues.c). A round is cut into slices of
- * pump-budget-us, each followed by a rest at least as long. While a queue has more work than its slice could do, rounds
- * over such queues follow one another. */
+ * A tick, every pump-interval-ms, is a round over all known queues (queues.c). A round is cut into slices of
+ * pump-budget-us, each followed by a rest of at least the same length. While some queues have work left, further rounds
+ * visit those at once, without waiting for the next tick. */
 #include "emq.h"
 
 #include <math.h>
@@ -13,11 +13,11 @@
 enum {
     /* Entries that one call looks at; the time is checked between two calls. */
     ENTRIES_PER_CALL = 32,
-    /* Entries of a set that may turn out to be a lane's in one tick: they must not eat the time of the others. */
+    /* Entries of one set that may stay in it during one tick: those of lanes must not use up the time of other queues. */
     LEFT_PER_TICK = 4096,
     /* Shorter gaps do not count as downtime, however short the interval. */
     LEAST_GAP_MS = 100,
-    /* A timer may be late by this. */
+    /* A timer that is later than this is set again. */
     LATE_MS = 20,
 };
 
@@ -26,33 +26,33 @@ static const emq_position start = {-INFINITY, 0};
 emq_pump_stats emq_pump;
 
 static struct {
-    /* Whether the server serves. Leases that ended up to served_since, in Unix ms, do not count against their jobs: the
-     * server did not serve when they ended, so their holders could not keep them. */
+    /* Leases that expired up to served_since, in Unix ms, do not count against their jobs: the server was not serving, so
+     * the holders could not extend them. */
     int64_t served_since;
-    int away;             /* the pump had no turn yet, or could not write in its last one */
+    int away;             /* the timer did not run yet, or could not write the last time */
     int paused;           /* writes are paused */
-    int64_t wall, steady; /* when the event loop was last seen at work; ms */
+    int64_t wall, steady; /* when the event loop last ran; ms */
 
     /* The timer. */
     uint64_t timer;
     int armed;
-    int64_t due_ms; /* when it is to come, on the steady clock */
-    int at_once;    /* it is to come at once: after a load, or when a setting changed */
+    int64_t due_ms; /* when it should fire, on the steady clock */
+    int at_once;    /* set it to fire at once: after a load, or when a setting changed */
 
     /* The round. */
     enum {
         RESTING,     /* until the next tick */
         TICKING,     /* in a round over all queues */
-        CATCHING_UP, /* in a round over those that have more work */
+        CATCHING_UP, /* in a round over those that have work left */
     } state;
-    int more;         /* a queue that the round met has more work */
+    int more;         /* a queue that the round visited has work left */
     int64_t tick_ms;  /* when the last tick began, on the steady clock; 0: the next is due */
     int64_t slice_us; /* when the last slice began, on the steady clock */
 } pump = {.away = 1, .at_once = 1};
 
 /* ---- Whether the server serves ---- */
 
-/* CLIENT PAUSE and failovers may come and go between two ticks, so this is asked at each turn of the event loop. */
+/* CLIENT PAUSE and failovers may begin and end between two ticks, so this is checked at each turn of the event loop. */
 static void watch_pause(void) {
     int now = vm_AvoidReplicaTraffic() != 0;
     if (pump.paused && !now) pump.served_since = vm_Milliseconds();
@@ -61,8 +61,8 @@ static void watch_pause(void) {
 
 void emq_pump_role_changed(void) { pump.served_since = vm_Milliseconds(); }
 
-/* Notes that the event loop is at work, which it is at least as often as the pump's timer comes. If it was not for two
- * ticks, or the clock says so, then the server was stopped, busy with one thing, or its clock was moved. */
+/* Notes that the event loop runs, which it does at least as often as the pump's timer fires. A gap of more than two ticks,
+ * on either clock, means that the server was stopped or blocked, or that its wall clock was changed. */
 static void watch_clocks(void) {
     int64_t wall = vm_Milliseconds(), steady = emq_steady_us() / 1000, gap = 2 * emq_pump_interval_ms;
     if (gap < LEAST_GAP_MS) gap = LEAST_GAP_MS;
@@ -71,8 +71,8 @@ static void watch_clocks(void) {
     pump.steady = steady;
 }
 
-/* Whether the selected database is of our wire. The verbs check that themselves; this spares another's store even the
- * reads. */
+/* Whether the selected database is claimed by our wire. The verbs check that too; this avoids even reading a store of
+ * another wire. */
 static int is_ours(vm_ctx *ctx) {
     vm_key *key = vm_OpenKey(ctx, emq_identity_key, VM_READ | VM_OPEN_UNSEEN);
     int ours = 0;
@@ -121,7 +121,7 @@ static int has_due(vm_ctx *ctx, vm_string *name, int *there) {
     return 1;
 }
 
-/* Whether a queue has a pause for a time, which may be over. */
+/* Whether a queue has a timed pause, which may be over. */
 static int has_timed_pause(vm_ctx *ctx, vm_string *name, int *there) {
     vm_key *meta = vm_OpenKey(ctx, name, VM_READ | VM_OPEN_UNSEEN);
     int timed = 0;
@@ -142,13 +142,13 @@ static void tally(int verb, const emq_walk *walk) {
     if (walk->lag_ms > emq_pump.lag_ms) emq_pump.lag_ms = walk->lag_ms;
 }
 
-/* Sends a verb to a queue until nothing is due or the time is up. 0 if it is up. A call that panics has done nothing; so
- * the entries are tried one by one, until the one that is to blame is found and left. */
+/* Runs a verb on a queue until nothing is due, or the time is up: then it returns 0. A call that panics has changed
+ * nothing, so after a panic the entries are tried one by one, until the one that causes it is found and skipped. */
 static int drain(vm_ctx *ctx, emq_queue *q, int verb, vm_string **argv, emq_progress *p, int64_t until) {
     for (int32_t entries = ENTRIES_PER_CALL; p->left < LEFT_PER_TICK;) {
         emq_walk walk = {.at = p->at, .slice = entries, .served_since = pump.served_since};
         int ok = emq_run_walk(ctx, argv, verb, &walk);
-        /* Other modules' callbacks ran in between, and may have flushed the queue. */
+        /* Other modules' callbacks may have run and flushed the queue. */
         if (q->forgotten || (!ok && !walk.panicked)) return 1;
         if (ok || entries == 1) {
             tally(verb, &walk);
@@ -162,14 +162,14 @@ static int drain(vm_ctx *ctx, emq_queue *q, int verb, vm_string **argv, emq_prog
     return 1;
 }
 
-/* Promotes and reaps. 0 if the time was up before. */
+/* Promotes and reaps. 0 if the time ran out. */
 static int move_jobs(vm_ctx *ctx, emq_queue *q, const names *n, int due, int expired, int64_t until) {
     vm_string *promote[] = {n->base, two, n->name[EMQ_KEY_SCHEDULE], n->name[EMQ_KEY_PENDING], n->base, limit};
     vm_string *reap[] = {
         n->base,     three, n->name[EMQ_KEY_ACTIVE], n->name[EMQ_KEY_PENDING], n->name[EMQ_KEY_DEAD], n->base,
         max_stalled, limit};
     int done = 1;
-    /* The one that did not come to its end makes way for the other the next time. */
+    /* If one of them runs out of time, the other goes first the next time. */
     for (int i = 0; i < 2 && done && !q->forgotten; i++) {
         int reaps = i ^ q->reap_first;
         if (!(reaps ? expired : due)) continue;
@@ -180,7 +180,7 @@ static int move_jobs(vm_ctx *ctx, emq_queue *q, const names *n, int due, int exp
     return done;
 }
 
-/* Does what is due in a queue. 0 if the time was up before. */
+/* Does what is due in a queue. 0 if the time ran out. */
 static int visit(vm_ctx *ctx, emq_queue *q, int64_t until) {
     emq_pump.visits++;
     if (vm_SelectDb(ctx, q->db) != VM_OK) return 1;
@@ -224,7 +224,7 @@ static void begin_round(void) {
     emq_pump.lag_ms = 0;
 }
 
-/* Goes on with the round, or begins one, until the time is up or nothing is left to do. */
+/* Continues or begins a round, until the time is up or nothing is left to do. */
 static void slice(vm_ctx *ctx) {
     pump.slice_us = emq_steady_us();
     int64_t until = pump.slice_us + emq_pump_budget_us;
@@ -277,8 +277,8 @@ void emq_pump_stop(vm_ctx *ctx) {
     pump.armed = 0;
 }
 
-/* When the timer is to come next, in ms. The rest after a slice is set here and not in the timer, because what a slice did
- * is propagated in between. */
+/* In how many ms the timer should fire next. The rest after a slice is computed here, at the turn of the event loop,
+ * and not in the timer, because the slice's writes are propagated in between, which also takes time. */
 static int64_t next_in_ms(void) {
     int64_t now_us = emq_steady_us();
     if (pump.away) return emq_pump_interval_ms;
@@ -292,12 +292,12 @@ void emq_pump_turn(vm_ctx *ctx) {
     if (emq_config_changed) {
         emq_config_changed = 0;
         pump.tick_ms = 0;
-        if (!pump.armed || pump.due_ms > pump.steady + 1) { /* a stream of changes must not put it off for ever */
+        if (!pump.armed || pump.due_ms > pump.steady + 1) { /* a stream of changes must not postpone it for ever */
             emq_pump_stop(ctx);
             pump.at_once = 1;
         }
     }
-    /* The server's timers go by the wall clock: set back, it would stop the pump for as long. */
+    /* The server's timers follow the wall clock: if that is set back by an hour, the timer is an hour late. */
     if (pump.armed && pump.steady > pump.due_ms + LATE_MS) emq_pump_stop(ctx);
     if (pump.armed) return;
     if (!emq_pump_interval_ms) {

@@ -1,19 +1,19 @@
-/* The queues of all databases: for the pump, which need not look for them, and for EMQ.QUEUES, which lists them in the order
- * of their bases.
+/* The register of the queues of all databases: for the pump, which so need not search the key space, and for
+ * EMQ.QUEUES, which lists them in the order of their bases.
  *
- * A queue becomes known when one of the keys of `kinds` comes into being, which the server tells with NEW and LOADED,
- * whoever made it: a client, a script, a module (this one too), RENAME, COPY, MOVE, RESTORE, the append-only file, a
- * snapshot, a primary. It is forgotten when all of them are gone. So what is known here is never less than what there is,
- * and for a while it may be more: a queue without keys costs a look.
+ * A queue becomes known when one of the keys of `kinds` is created, which the server announces with NEW and LOADED,
+ * whoever creates it: a client, a script, a module (this one too), RENAME, COPY, MOVE, RESTORE, the append-only file, a
+ * snapshot, a primary. It is forgotten when all of them are gone. So no queue is missing here, while some may be listed
+ * that are gone: that costs a lookup each.
  *
- * Valkey 8.1 and later do not allow for that alone: see hears_new(). */
+ * On Valkey 8.1 and later these events are not enough: see hears_new(). */
 #include "emq.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
-/* The keys that make a queue known. The pump has something to do for those with a schedule, an active or a meta alone. */
+/* The keys that make a queue known. The pump visits only queues with a schedule, an active or a meta. */
 static const struct {
     uint8_t key;
     uint8_t pumped;
@@ -27,21 +27,21 @@ enum { NUM_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 /* ---- The register ---- */
 
-static vm_dict **by_base; /* of each database, NULL where none was known yet: the queues by their bases */
+static vm_dict **by_base; /* for each database, its queues by base; NULL: it never had one */
 static int num_dbs;
 static size_t count, bytes;
-static size_t with_meta; /* the queues that may have a meta */
-static int hears_all;    /* of each key that comes into being the server tells at once */
+static size_t with_meta; /* number of queues that may have a meta */
+static int hears_all;    /* the server announces every key that is created */
 
-static emq_queue *first[EMQ_NUM_LISTS]; /* the newest, so that a round does not meet those that come meanwhile */
-static emq_queue *next[EMQ_NUM_LISTS];  /* where check() and the pump go on in their rounds */
-static emq_queue *lent;                 /* the pump has it: it is not freed before the pump comes back */
+static emq_queue *first[EMQ_NUM_LISTS]; /* the newest, so that a round does not meet queues that were added since */
+static emq_queue *next[EMQ_NUM_LISTS];  /* where check() and the pump continue their rounds */
+static emq_queue *lent;                 /* the pump uses it, so it is not freed before the next call */
 static int in_round;
 
 static vm_cursor *scan; /* NULL when there is none */
-static int scan_wanted; /* it is to begin at the next turn of the event loop */
+static int scan_wanted; /* start one at the next turn of the event loop */
 
-/* About what the server's dictionary takes for an entry, beside the key. */
+/* About the memory that the server's dictionary uses for an entry, beside the key. */
 enum { DICT_ENTRY = 48 };
 static size_t size_of(const emq_queue *q) { return sizeof(*q) + 2 * q->base_len + DICT_ENTRY; }
 
@@ -79,8 +79,8 @@ static void set_pumped(emq_queue *q, int pumped) {
     (pumped ? put_in : take_from)(EMQ_PUMPED, q);
 }
 
-/* Finds or adds a queue. */
-static emq_queue *know(int db, const char *base, size_t n) {
+/* Returns a queue, which is added if it is new. */
+static emq_queue *find_or_add(int db, const char *base, size_t n) {
     vm_dict *dict = dict_of(db);
     emq_queue *q = vm_DictGetC(dict, (void *)base, n, NULL);
     if (q) return q;
@@ -140,7 +140,7 @@ static int is_there(vm_ctx *ctx, const emq_queue *q, int key) {
     return there;
 }
 
-/* Whether a queue has one of the keys that make it known. The context is in its database. */
+/* Whether a queue has one of the keys that make it known. The context must have selected its database. */
 static int has_keys(vm_ctx *ctx, const emq_queue *q, int pumped_alone) {
     for (int i = 0; i < NUM_KINDS; i++)
         if ((!pumped_alone || kinds[i].pumped) && is_there(ctx, q, kinds[i].key)) return 1;
@@ -157,9 +157,9 @@ void emq_queues_rest(vm_ctx *ctx, emq_queue *q) {
 
 /* ---- EMQ.QUEUES ---- */
 
-/* The user of a context, whose rights count; NULL where there is none, and the caller is unrestricted. To ask for it there
- * would crash the server, so a call that needs a user is tried first: this one again, since a call that the user has no
- * right to would be logged. */
+/* The user of a context; NULL if it has none, and the caller is unrestricted. GetCurrentUserName would crash the server
+ * in that case, so a call that needs a user is tried first: EMQ.QUEUES itself, because a call that the user may not
+ * make would leave an entry in the ACL log. */
 static vm_string *user_of(vm_ctx *ctx, vm_string **argv) {
     errno = 0;
     vm_reply *reply = vm_Call(ctx, "EMQ.QUEUES", "CDEss", argv[1], argv[2]);
@@ -196,12 +196,12 @@ int emq_list_queues(vm_ctx *ctx, vm_string **argv) {
 
 /* ---- How queues become known ---- */
 
-/* The length of the base in a key's name, and which of the kinds it is; 0 for any other key. This runs for every key that is
+/* The length of the base in a key's name, and the key's kind; 0 for a key of no kind. This runs for every key that is
  * created in the server. */
 static size_t base_of(const char *name, size_t n, int *kind) {
     enum { PREFIX = sizeof("emq:{") - 1 };
     if (n < PREFIX || memcmp(name, "emq:{", PREFIX)) return 0;
-    switch (name[n - 1]) { /* most keys are rows, whose ids end otherwise */
+    switch (name[n - 1]) { /* most keys are rows, whose ids seldom end in these letters */
     case 'g':
     case 'e':
     case 'd':
@@ -213,7 +213,7 @@ static size_t base_of(const char *name, size_t n, int *kind) {
     if (i == NUM_KINDS) return 0;
     *kind = i;
     size_t base = n - kinds[i].len + 2;
-    /* What lies between is a queue's name: not empty, no brace and no NUL (commands/keys.go). */
+    /* A queue's name is not empty and has no brace and no NUL (commands/keys.go). */
     if (base < PREFIX + 3) return 0;
     const char *q = name + PREFIX;
     size_t q_len = base - PREFIX - 2;
@@ -224,13 +224,13 @@ static int is_loading(vm_ctx *ctx) { return (vm_GetContextFlags(ctx) & (VM_CTX_L
 
 static size_t checks_pending, checks_at_once; /* of other queues; see check() */
 
-/* A key may have come into being; if it is one of a queue's, the queue is known. */
-static void meet(vm_ctx *ctx, vm_string *name) {
+/* Notes a key that may be new: if it is one of the kinds, its queue becomes known. */
+static void note_key(vm_ctx *ctx, vm_string *name) {
     int kind;
     size_t n, base, before = count;
     const char *p = vm_StringPtrLen(name, &n);
     if (emq_is_child || !(base = base_of(p, n, &kind))) return;
-    emq_queue *q = know(vm_GetSelectedDb(ctx), p, base);
+    emq_queue *q = find_or_add(vm_GetSelectedDb(ctx), p, base);
     if (kinds[kind].pumped) set_pumped(q, 1);
     if (kinds[kind].key == EMQ_KEY_META) emq_queues_note_meta(q, 1);
     if (kinds[kind].key == EMQ_KEY_PENDING) emq_wake(q->db, q->base, q->base_len);
@@ -239,14 +239,16 @@ static void meet(vm_ctx *ctx, vm_string *name) {
     if (!is_loading(ctx)) checks_at_once += 2;
 }
 
-/* From 8.1 on a keyspace event runs with the client whose command it belongs to, moved to the database of the key; and
- * until 9.1.2 it was not moved back (valkey-io/valkey pull request 4024). So where a module listens to NEW or GENERIC, a
- * COPY or MOVE to another database leaves its client, its transaction and its place in the append-only file in the wrong
- * database. No client shall find its server like that. There we listen to the events of sorted sets and hashes, which are
- * always of the client's own database: they miss keys that RENAME, COPY, MOVE and RESTORE make, and a scan looks for those,
- * after a load and when one of the four was called (scan_is_due). It does so from 9.1.2 on as well, where COPY and MOVE to
- * another database still tell of the wrong one within a transaction.
- * LOADED is safe: snapshots are read when no client's command runs, but for DEBUG RELOAD. */
+/* Whether it is safe to subscribe to NEW.
+ *
+ * From 8.1 on, a keyspace event moves the client whose command caused it to the database of the key, and before 9.1.2
+ * the client was not moved back (valkey-io/valkey pull request 4024). So if a module listened to NEW or GENERIC, a COPY
+ * or MOVE to another database would leave the client, its transaction and its commands in the append-only file in the
+ * wrong database. On these releases the events of sorted sets and hashes are used instead, which are always about the
+ * client's own database. They miss keys that RENAME, COPY, MOVE and RESTORE create, so a scan looks for those: after a
+ * load, and when one of the four was called (scan_is_due). From 9.1.2 on that scan is still needed, because within a
+ * transaction COPY and MOVE to another database report the wrong one. LOADED is safe: except for DEBUG RELOAD,
+ * snapshots are read while no client's command runs. */
 static int hears_new(void) {
     int server = vm_GetServerVersion();
     return server < 0x080100 || server >= 0x090102;
@@ -254,7 +256,7 @@ static int hears_new(void) {
 
 static int on_key(vm_ctx *ctx, int class, const char *event, vm_string *name) {
     (void)class, (void)event;
-    meet(ctx, name);
+    note_key(ctx, name);
     return VM_OK;
 }
 
@@ -290,7 +292,7 @@ static void on_swap(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     }
     emq_wake_db(swap->first);
     emq_wake_db(swap->second);
-    /* What has not been looked at may now be where the scan has been. */
+    /* Keys that the scan has not reached may now be in a database that it has finished. */
     if (scan) {
         vm_ScanCursorRestart(scan);
         scan_db = 0;
@@ -300,11 +302,11 @@ static void on_swap(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
 static void on_scanned(vm_ctx *ctx, vm_string *name, vm_key *key, void *seen) {
     (void)key;
     ++*(int *)seen;
-    meet(ctx, name);
+    note_key(ctx, name);
 }
 
-/* A store of a million keys takes some seconds, of which the server has nine tenths for others. Keys that come into
- * being meanwhile are met by their events. */
+/* A store of a million keys takes some seconds, during which the server has nine tenths of its time for clients. Keys that
+ * are created meanwhile are found by their events. */
 enum { SCAN_EVERY_MS = 1, SCAN_KEYS = 256, SCAN_STEPS = 1024 };
 
 static void on_scan(vm_ctx *ctx, void *data) {
@@ -323,8 +325,8 @@ static void on_scan(vm_ctx *ctx, void *data) {
     vm_CreateTimer(ctx, SCAN_EVERY_MS, on_scan, NULL);
 }
 
-/* A timer in OnLoad would be the end of a server that takes the module back (LOADEX with an unknown setting), so the scan
- * waits for the first turn of the event loop. */
+/* If OnLoad set a timer, a server that then unloads the module (LOADEX with an unknown setting) would crash, so the scan
+ * starts at the first turn of the event loop. */
 void emq_queues_scan(void) { scan_wanted = 1; }
 
 static void start_scan(vm_ctx *ctx) {
@@ -334,13 +336,13 @@ static void start_scan(vm_ctx *ctx) {
     vm_CreateTimer(ctx, SCAN_EVERY_MS, on_scan, NULL);
 }
 
-/* ---- Where NEW must not be heard, or tells of another database ---- */
+/* ---- Releases on which NEW is unsafe or reports the wrong database ---- */
 
 enum { ASK_EVERY_MS = 1000 };
 
 static int misses_some;
 static int64_t asked_ms;
-static uint64_t calls; /* of what makes keys unheard; a digest of the server's own counts */
+static uint64_t calls; /* digest of the server's own counts of the commands that create keys without an event */
 
 static void on_loading(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     (void)ctx, (void)event, (void)data;
@@ -365,16 +367,16 @@ static int scan_is_due(vm_ctx *ctx) {
     return calls != was;
 }
 
-/* ---- Queues that come and go ----
+/* ---- Forgetting queues without the pump ----
  *
- * The pump forgets what is gone, of the queues that it visits. For the others, on a replica, and with the pump off, each
- * queue that becomes known schedules two checks of others before the event loop sleeps: so what is known is never more than
- * about what there was, and it costs nothing while nothing comes. The checks for what a load has brought are bounded per
- * turn. */
+ * The pump forgets those of the queues that it visits. For the others, on a replica, and with the pump off, each new queue
+ * schedules two existence checks of other queues, which run before the event loop sleeps. So the register stays about as
+ * large as the number of queues has ever been, and costs nothing while no queue is added. The checks that a load has
+ * scheduled are bounded per turn. */
 enum { CHECKS_PER_TURN = 256 };
 
-/* Not while a snapshot is loaded beside the data that are served (repl-diskless-load swapdb): its keys have had their
- * events and are not there yet. The servers that we know do not come here then. */
+/* Does nothing while a snapshot is loaded beside the data that are served (repl-diskless-load swapdb): the events of
+ * its keys have come, but the keys are not visible yet. The releases that we know do not run the event loop then. */
 static void check(vm_ctx *ctx) {
     if (is_loading(ctx)) return;
     if (checks_pending > count) checks_pending = count;
@@ -397,7 +399,7 @@ void emq_queues_turn(vm_ctx *ctx) {
 }
 
 int emq_queues_subscribe(vm_ctx *ctx) {
-    /* What the library held before it was taken back (see OnUnload) is void. */
+    /* If the library was unloaded and loaded again (see OnUnload), its old register is void. */
     drop(-1);
     checks_pending = checks_at_once = 0;
     scan_wanted = 0;

@@ -1,4 +1,4 @@
-/* What is read for a decision. Nothing is written here. */
+/* Reads what a decision needs. Nothing is written here. */
 #include "emq.h"
 
 #include <math.h>
@@ -59,7 +59,7 @@ EMQ_COLD static void read_figures(emq_frame *f) {
 
 /* ---- Jobs ---- */
 
-/* Makes room for n items, their marks, and the effects of a whole window. */
+/* Makes room for n items and marks, and for the effects of a whole window. */
 EMQ_COLD static void make_room(emq_frame *f, int32_t n) {
     f->spilled = 1;
     if (n > f->room) {
@@ -91,7 +91,7 @@ static inline void clear_job(emq_job *job) {
     memset(&job->deadline, 0, offsetof(emq_job, row) - offsetof(emq_job, deadline));
 }
 
-/* The next slot of the window, and its item, of which nothing is read yet. */
+/* The next slot of the window and its item, both cleared. */
 static emq_job *next_slot(emq_frame *f, emq_item **item) {
     emq_job *job = &f->call.jobs.at[f->call.jobs.n];
     *item = &f->items[f->call.first + f->call.jobs.n];
@@ -123,7 +123,7 @@ EMQ_APART static void read_member(emq_frame *f, emq_job *job, const emq_item *it
         job->member = (uint8_t)(1u << set);
 }
 
-/* Puts the job that the caller names into the first slot, whose item is clear. */
+/* Puts the job that the caller names into the first slot, whose item is cleared already. */
 static inline void start_named(emq_frame *f) {
     int id = f->verb->id_at, row = f->verb->arg_of[EMQ_KEY_ROW];
     f->first_item.id = f->argv[id];
@@ -133,14 +133,14 @@ static inline void start_named(emq_frame *f) {
     f->call.jobs.n = 1;
 }
 
-/* Where the caller does not give the name of that job's row. */
+/* Makes the name of that job's row, if it is not an argument. */
 EMQ_APART static void name_named(emq_frame *f) {
     emq_item *item = &f->first_item;
     item->row_name = emq_make_name(f->base, f->base_len, EMQ_KEY_ROW, f->jobs->id);
     item->owns_row_name = 1;
 }
 
-/* Reads the type of a key that is not kept open. */
+/* Reads the type of a key without keeping it open. */
 static void read_type_unseen(emq_frame *f, vm_string *name, uint8_t *type) {
     vm_key *key = vm_OpenKey(f->ctx, name, VM_READ | VM_OPEN_UNSEEN);
     *type = type_of(key);
@@ -185,22 +185,23 @@ EMQ_COLD static int read_queue(emq_frame *f) {
     return 1;
 }
 
-/* Where a walk ends. */
+/* The largest score of a walk. */
 static double end_of_walk(const emq_frame *f) { return f->verb->due ? (double)f->call.now : INFINITY; }
 
-/* Goes on with a walk where the last one stopped. 0 if there is nothing more. */
+/* Resumes a walk where the last one stopped. 0 if there is nothing more. */
 EMQ_APART static int resume_walk(emq_frame *f, vm_key *set) {
     emq_position at = f->walk->at;
     double to = end_of_walk(f), score;
     vm_ZsetFirstInScoreRange(set, at.score, to, 0, 0);
     if (!at.ties) return 1;
-    /* Past all ties but the last without a look, for they may be very many. */
+    /* There may be very many ties, so only the last one is read. */
     uint32_t ties = 1;
     while (ties < at.ties && vm_ZsetRangeNext(set)) ties++;
     vm_string *tie = ties == at.ties ? vm_ZsetRangeCurrentElement(set, &score) : NULL;
     if (tie) vm_FreeString(NULL, tie);
     if (tie && score == at.score) return vm_ZsetRangeNext(set);
-    /* Some of them are gone, and what was passed instead is new to us. */
+    /* Some of the ties are gone, so this skipped entries that nobody has looked at: go back to the first after the
+     * score. */
     vm_ZsetFirstInScoreRange(set, at.score, to, 1, 0);
     return 1;
 }
@@ -228,7 +229,7 @@ static int read_entry(emq_frame *f) {
     return 1;
 }
 
-/* Reads the first entry of the walk, for which there is room. */
+/* Reads the first entry of the walk; the frame has room for one. */
 static void read_first_entry(emq_frame *f) {
     f->call.jobs.n = read_entry(f);
     f->call.ended = !f->call.jobs.n;
@@ -247,7 +248,7 @@ EMQ_COLD static void read_members(emq_frame *f, emq_job *job, emq_item *item) {
     job->looked = 1;
 }
 
-/* Reads the next of what a scan found into a slot. 0 if there is none. */
+/* Reads the next element of a scan's result into a slot. 0 if there is none. */
 EMQ_COLD static int read_scanned(emq_frame *f) {
     size_t n, prefix = f->scan->stride == 1 ? f->base_len + emq_suffix_len[EMQ_KEY_ROW] : 0;
     const char *p;
@@ -282,11 +283,11 @@ void emq_read_more(emq_frame *f, int32_t want) {
         f->call.ended = 1;
         return;
     }
-    /* The end of a list is known without another look. */
+    /* The end of a list is known in advance. */
     if (f->listed) f->call.ended = f->call.first + f->call.jobs.n == f->listed;
 }
 
-/* Where the caller names or lists the job, the late part of the plan; else which sets hold it. */
+/* For a named or listed job this is the late part of the plan; for any other, which sets hold it. */
 EMQ_COLD void emq_look(emq_frame *f) {
     emq_job *job = f->call.jobs.at;
     if (f->verb->jobs >= EMQ_SOURCE_WALKED_JOBS) {
@@ -309,7 +310,7 @@ EMQ_COLD void emq_look(emq_frame *f) {
 
 /* ---- The plan ---- */
 
-/* Reads the first jobs where the caller does not name the one, and no set is walked. */
+/* Reads the first window for a list or a scan, or the figures of STATS. */
 EMQ_APART static void read_first(emq_frame *f) {
     if (f->listed)
         emq_read_more(f, f->listed < EMQ_WINDOW ? f->listed : EMQ_WINDOW);
@@ -319,8 +320,8 @@ EMQ_APART static void read_first(emq_frame *f) {
         read_figures(f);
 }
 
-/* Where the names can't be those of one queue, nothing may be written, or a list is too long, nothing is read: Go refuses
- * these before it looks at the store. */
+/* Nothing is read if the names can't belong to one queue, if the server is a replica, or if a list is too long: Go refuses
+ * such a call before it looks at the store. */
 void emq_read_plan(emq_frame *f) {
     const emq_verb *v = f->verb;
     const emq_bytes *numkeys = &f->call.args.at[1];
@@ -329,7 +330,7 @@ void emq_read_plan(emq_frame *f) {
     if (EMQ_RARELY(v->numkeys && (numkeys->n != 1 || numkeys->p[0] != '0' + v->numkeys))) return;
     if (EMQ_RARELY(f->call.replica || (v->cut_at && !emq_find_base(f)))) return;
     if (EMQ_RARELY(f->listed > EMQ_MAX_LIST && v->jobs == EMQ_SOURCE_LISTED_JOBS)) return;
-    if (named) { /* first, for it is the key that is most often made */
+    if (named) { /* first, as it is the key that is created most often: see emq_open_or_make */
         if (EMQ_RARELY(!f->first_item.row_name)) name_named(f);
         emq_open_row(f, &f->first_item);
     }
@@ -369,7 +370,7 @@ void emq_free_item(emq_item *item) {
 
 /* ---- The audit's scan ---- */
 
-/* The pattern of the row keys of a queue: its characters mean themselves. */
+/* The pattern that matches the row keys of a queue. The base is escaped. */
 static vm_string *row_pattern(const emq_frame *f) {
     char *pattern = vm_Alloc(2 * f->base_len + emq_suffix_len[EMQ_KEY_ROW] + 1), *to = pattern;
     for (size_t i = 0; i < f->base_len; i++) {

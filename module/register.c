@@ -1,5 +1,5 @@
-/* A verb before the server: the command, its ACL categories and its documentation. All of it comes from the command
- * table in package commands. */
+/* Registers a verb with the server: the command, its ACL categories and its documentation, all from the command table in
+ * package commands. */
 #include "emq.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@ static const vm_info_version info_version = {
 };
 
 const char *emq_add_category(vm_ctx *ctx, const char *name) {
-    /* Busy: an earlier load made it; categories stay for the server's life. */
+    /* EBUSY: an earlier load added it; categories stay as long as the server runs. */
     if (vm_AddACLCategory(ctx, name) == VM_OK || errno == EBUSY) return NULL;
     return "AddACLCategory failed";
 }
@@ -32,7 +32,7 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
         *arg = (vm_arg){.name = arg_names[i], .type = arg_types[i], .key_spec = -1};
         if (!v->access[i]) continue;
         arg->key_spec = num_specs;
-        /* A fixed place for each key, not numkeys': the ACL then sees the keys whatever numkeys says. */
+        /* Each key has a fixed position, so that the ACL sees the keys whatever numkeys says. */
         specs[num_specs++] = (vm_key_spec){.flags = v->access[i],
                                            .begin = VM_BEGIN_INDEX,
                                            .bs.index.pos = i,
@@ -44,7 +44,7 @@ const char *emq_register(vm_ctx *ctx, int verb, const char *flags, const char *c
         end[-1].flags = VM_ARG_OPTIONAL;
     }
     if (v->list_len == 1) end[-1].flags = VM_ARG_MULTIPLE;
-    if (v->list_len > 1) { /* the arguments of a job are a block */
+    if (v->list_len > 1) { /* the arguments of each job form a block */
         vm_arg *first = end - v->list_len;
         memcpy(block, first, sizeof(*first) * (size_t)(v->list_len + 1));
         memset(first, 0, sizeof(*first) * (size_t)v->list_len);

@@ -13,10 +13,10 @@ import (
 	"emq/fence"
 )
 
-// build names the source that the library was built from; the Makefile sets it.
+// build is the commit that the library was built from; the Makefile sets it.
 var build = "unknown"
 
-// emqDescription says what is loaded, for the log, in memory for C to free.
+// emqDescription describes the module for the load line of the log, in memory for C to free.
 //
 //export emqDescription
 func emqDescription() (text *C.char) {
@@ -25,8 +25,8 @@ func emqDescription() (text *C.char) {
 	return C.CString(commands.Version + ", wire " + fence.Identity + ", build " + build + ", " + runtime.Version())
 }
 
-// emqRegister hands the constants and the command table over to C and to the server, and answers NULL, or what could
-// not be done. It runs once, at load; what C keeps of it is C's own memory.
+// emqRegister passes the constants and the command table to C and to the server. It returns NULL, or the step that
+// failed. It runs once, at load; what C keeps is in C's own memory.
 //
 //export emqRegister
 func emqRegister(ctx *C.vm_ctx) (failed *C.char) {
@@ -94,7 +94,7 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	verb.figures, verb.late_probes = flag(c.Plan.Figures), flag(c.Plan.LateProbes)
 	verb.num_probes, verb.probed = C.uint8_t(len(c.Plan.Probes)), flag(len(c.Plan.Probes) > 0 && !c.Plan.LateProbes)
 	verb.mode, verb.identity_mode = C.VM_READ|C.VM_WRITE, C.VM_READ|C.VM_OPEN_NOSTATS|C.VM_OPEN_NONOTIFY|C.VM_OPEN_NOEXPIRE
-	if c.ReadOnly() { // it leaves no trace
+	if c.ReadOnly() { // no expiry, no events, no statistics
 		verb.mode = C.VM_READ | C.VM_OPEN_UNSEEN
 		verb.identity_mode |= C.VM_OPEN_NOTOUCH
 	}
@@ -178,12 +178,12 @@ func registerVerb(ctx *C.vm_ctx, v commands.Verb) string {
 	return C.GoString(why)
 }
 
-// cutBase tells C where to cut the queue's base off.
+// cutBase tells C which argument begins with the queue's base, and what follows it there.
 func cutBase(verb *C.emq_verb, arg int, suffix string) {
 	verb.cut_at, verb.cut, verb.cut_len = C.int(arg), C.CString(suffix), C.size_t(len(suffix))
 }
 
-// nameCounts tells C the names that INFO has for what is counted of a verb.
+// nameCounts tells C the names of a verb's counters in INFO.
 func nameCounts(v commands.Verb) {
 	c := &commands.Table[v]
 	names := &C.emq_counted[v]

@@ -1,4 +1,4 @@
-/* The reply, in the shape that was decided. */
+/* Sends the reply, in the shape that the decision chose. */
 #include "emq.h"
 
 #include <stdio.h>
@@ -40,7 +40,7 @@ EMQ_COLD static void reply_statuses(emq_frame *f) {
     for (int32_t i = 0; i < f->listed; i++) vm_ReplyWithLongLong(f->ctx, emq_status[f->out.marks.at[i].result]);
 }
 
-/* The ids of the entries with one of some dispositions, as bits. */
+/* The ids of the entries with one of the given dispositions, which are bits. */
 EMQ_COLD static void reply_ids(emq_frame *f, unsigned dispositions) {
     long n = 0;
     for (int32_t i = 0; i < f->call.first; i++) n += dispositions >> f->out.marks.at[i].disposition & 1;
@@ -60,7 +60,7 @@ EMQ_COLD static void reply_numbers(emq_frame *f, long n) {
     }
 }
 
-/* A cursor of the audit's, which begins and ends in 0. */
+/* A cursor of the audit: a part and the server's cursor, or 0 at the end. */
 EMQ_COLD static void reply_cursor(emq_frame *f) {
     char text[64];
     size_t n = 1;
@@ -89,7 +89,7 @@ static void reply_finding(emq_frame *f, emq_finding finding, vm_string *id) {
     vm_ReplyWithLongLong(f->ctx, finding.applied);
 }
 
-/* What was found of the gates comes first. */
+/* The findings about gates come first. */
 EMQ_COLD static void reply_findings(emq_frame *f) {
     long n = emq_findings_of_gates(f);
     vm_ReplyWithArray(f->ctx, 2);

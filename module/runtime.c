@@ -1,4 +1,4 @@
-/* What was loaded, counters, clocks, and the care of Go's scheduler. */
+/* What was loaded, counters, clocks, and yielding to Go's scheduler. */
 #include "emq.h"
 
 #include <string.h>
@@ -47,11 +47,12 @@ int64_t emq_steady_us(void) {
 
 /* ---- The Go scheduler ----
  *
- * A thread of the host that enters Go again and again never passes through Go's scheduler, so after 10 ms the runtime's
- * monitor takes the processor from it and wakes another thread at every tick. Letting the scheduler in costs two thread
- * switches, so it is done where the replies have been written, before the event loop sleeps, and as seldom as keeps the
- * monitor away; long pipelines keep the loop from sleeping, so every LOOK_CALLS entries the clock is looked at, too.
- * `make bench ARGS='-axis yield'` shows it: from 4 to 9 ms Go's threads sleep 500 times a second, without it 2,600. */
+ * A thread of the host that calls Go again and again never passes through Go's scheduler, so after 10 ms the runtime's
+ * monitor takes the processor from it and wakes another thread at every tick. Yielding to the scheduler avoids that,
+ * but costs two thread switches. So it is done after the replies have been written, before the event loop sleeps, and
+ * no more often than needed. Long pipelines keep the loop from sleeping, so the clock is also checked every LOOK_CALLS
+ * calls. `make bench ARGS='-axis yield'` shows the effect: at 4 to 9 ms Go's threads sleep 500 times a second, without
+ * it 2,600. */
 static int64_t yield_us = 8000;
 static uint64_t calls_since_yield;
 static int64_t last_yield_us;

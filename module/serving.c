@@ -1,12 +1,13 @@
-/* Whether the server would take a write now that no client has asked for. */
+/* Whether the server would accept a write from the module itself now. */
 #include "emq.h"
 
 #include <string.h>
 
 static int import_known, importing;
 
-/* Whether another system is bringing data, and the server was told so: what is not there yet may still come, as for the
- * server itself, which then lets no key expire. The value is asked for, since the server's event tells the name alone. */
+/* Whether import-mode is on: another system is filling the store, so keys that are missing may still come. The server
+ * itself lets no key expire then. The value is read with CONFIG GET because the server's event names the setting
+ * without its value. */
 static int is_importing(vm_ctx *ctx) {
     if (import_known) return importing;
     importing = 0;
@@ -29,7 +30,7 @@ static void on_config(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
         if (!strcmp(change->names[i], "import-mode")) import_known = 0;
 }
 
-/* A dry run finds what only the way of a command checks: too few replicas, a disk that fails. */
+/* A dry run finds conditions that the server checks only for a command: too few replicas, a failing disk. */
 int emq_may_write(vm_ctx *ctx) {
     if (emq_is_replica || vm_AvoidReplicaTraffic() || vm_GetContextFlags(ctx) & (VM_CTX_LOADING | VM_CTX_ASYNC_LOADING))
         return 0;

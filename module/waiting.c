@@ -1,12 +1,13 @@
 /* Clients that wait for jobs: EMQ.BCLAIM.
  *
- * A waiting client stands in one line for each of its queues. The server blocks it on a key name of its own, which never
- * exists: so it is woken alone, by a signal on that name, and waking costs the same however many wait. Blocking on pending
- * itself would call every waiter of the queue for each job.
+ * A waiting client has a place in the line of each of its queues. The server blocks it on a key name of its own, which
+ * never exists: so it is woken alone, by a signal on that name, at the same cost however many wait. If clients blocked
+ * on pending itself, the server would call every one of the queue's waiters for each job.
  *
- * When an entry may have come into a queue's pending, the first client in line is woken, once. The server calls it at the
- * end of the command, transaction, script or timer, before it reads any other client's command. It then claims, and
- * whether it is served, times out or goes, it wakes the next in line while there are entries. */
+ * When pending may have got an entry, the first client in line is woken, once. The server calls on_ready for it at the
+ * end of the command, transaction, script or timer, before it reads any other client's command. on_ready claims for the
+ * client. When a client leaves its lines, whether it got a job, timed out or disconnected, the next in line is woken if
+ * there are entries. */
 #include "emq.h"
 
 #include <math.h>
@@ -14,23 +15,23 @@
 #include <string.h>
 
 enum {
-    /* What is not heard of at once is found this often, ms. */
+    /* How often, in ms, all lines are checked for entries of which no event told. */
     SWEEP_EVERY_MS = 500,
-    /* The timer may be late by this. */
+    /* A timer that is later than this is set again. */
     LATE_MS = 20,
-    /* Bad entries that one call or wake drops, all queues together. */
+    /* Broken entries that one call or wake may drop, in all queues together. */
     MOST_DROPPED = 100,
-    /* Where the arguments of EMQ.BCLAIM are. */
+    /* Positions of the arguments of EMQ.BCLAIM. */
     LEASE = 1,
     TIMEOUT = 2,
     FIRST_BASE = 3,
 };
 
-static int some_again;       /* a line is to be woken again */
-static int64_t next_opening; /* of the gates that open by themselves, in Unix ms; 0: none */
+static int some_again;       /* some line has `again` set */
+static int64_t next_opening; /* when the next gate opens by itself, in Unix ms; 0: none does */
 static uint64_t names_made;
 
-/* There may be entries that cannot be had now. */
+/* For a line that may have entries which cannot be claimed now. */
 static void wake_again(emq_line *l) { some_again = l->again = 1; }
 
 /* ---- Claiming ---- */
@@ -60,7 +61,7 @@ static int equal(const vm_string *a, const vm_string *b) {
     return n == other_n && !memcmp(p, other, n);
 }
 
-/* The server's own words. A user's name may have any length. */
+/* Replies with the same NOPERM text as the server. A user's name may have any length. */
 static void refuse_rights(vm_ctx *to, const vm_string *user, const vm_string *verb, int reason) {
     if (reason == VM_ACL_LOG_KEY) {
         vm_ReplyWithError(to, "NOPERM No permissions to access a key");
@@ -76,11 +77,11 @@ static void refuse_rights(vm_ctx *to, const vm_string *user, const vm_string *ve
     vm_Free(text);
 }
 
-/* What has become of the rights that a client had when it began to wait. */
+/* Whether a client still has the rights with which it began to wait. */
 enum { RIGHTS_KEPT, RIGHTS_LOST, USER_GONE };
 
-/* Refuses a client whose user may no longer run the call, as the server would. One whose user is deleted or logged out has
- * another one now and is about to be closed. */
+/* Refuses a client whose user may no longer run the call, as the server would. If the user was deleted or logged out, the
+ * client has another user by now, and the server is about to close it. */
 static int look_at_rights(vm_ctx *ctx, vm_ctx *to, const emq_waiter *w, vm_string **argv, int argc) {
     vm_string *name = vm_GetClientUserNameById(ctx, w->client);
     int same = name && w->user ? equal(name, w->user) : name == w->user;
@@ -112,7 +113,7 @@ static int look_at_rights(vm_ctx *ctx, vm_ctx *to, const emq_waiter *w, vm_strin
 
 static emq_count *counts(void) { return &emq_counts[EMQ_VERB_BCLAIM]; }
 
-/* Counts what a claim came to, and tells whether the client has its answer. */
+/* Counts the outcome of a claim. 1 if it has replied to the client. */
 static int is_answer(int outcome) {
     if (outcome == EMQ_GRANTED) counts()->results[EMQ_RESULT_CLAIMED]++;
     if (outcome == EMQ_FOREIGN) counts()->results[EMQ_RESULT_FENCE]++;
@@ -120,9 +121,9 @@ static int is_answer(int outcome) {
     return outcome != EMQ_NOTHING;
 }
 
-/* The hand-over to a client that was woken. 1 if it is answered and waits no more. */
+/* Claims a job for a client that was woken. 1 if the client has its reply and waits no more. */
 static int hand_over(vm_ctx *ctx, vm_ctx *to, emq_waiter *w, vm_string **argv, int argc) {
-    /* A write while writes are paused would abort the server. */
+    /* Writing while writes are paused would abort the server. */
     if (vm_AvoidReplicaTraffic()) {
         for (size_t i = 0; i < w->num_places; i++) wake_again(w->places[i].in);
         return 0;
@@ -150,9 +151,10 @@ static int hand_over(vm_ctx *ctx, vm_ctx *to, emq_waiter *w, vm_string **argv, i
     return 0;
 }
 
-/* ---- What the server calls ---- */
+/* ---- Callbacks of the server ---- */
 
-/* The answer is written where it is dropped if the client has got another one, or is gone, before it is sent. */
+/* The reply goes to a thread-safe context of the blocked client, so that it is dropped if the client has disconnected
+ * or got another reply before it is sent. */
 static int on_ready(vm_ctx *ctx, vm_string **argv, int argc) {
     emq_waiter *w = vm_GetBlockedClientPrivateData(ctx);
     if (w->gone) return VM_ERR;
@@ -171,7 +173,7 @@ static int on_timeout(vm_ctx *ctx, vm_string **argv, int argc) {
     return vm_ReplyWithEmptyArray(ctx);
 }
 
-/* The client is gone, or was told something else by the server. */
+/* The client has disconnected, or got another reply from the server. */
 static void on_disconnect(vm_ctx *ctx, vm_blocked *handle) {
     (void)handle;
     emq_leave_lines(vm_GetBlockedClientPrivateData(ctx));
@@ -197,8 +199,8 @@ static int is_named_before(vm_string **argv, int i) {
     return 0;
 }
 
-/* `again` tells that there may be entries that were not looked at, `gated` that a gate holds some back: until the first in
- * line knows of which queues, it is woken by any of them. */
+/* `again` says that there may be entries which were not looked at, `gated` that some queue's gate was shut. As it is not
+ * known which queue's, all lines are marked, until the first in line is woken and finds out. */
 static void begin_to_wait(vm_ctx *ctx, vm_string **argv, int argc, int again, int gated) {
     emq_waiter *w = vm_Alloc(sizeof(*w) + sizeof(w->places[0]) * (size_t)(argc - FIRST_BASE));
     char name[64] = "";
@@ -239,22 +241,22 @@ int emq_wait(vm_ctx *ctx, vm_string **argv, int argc) {
     return VM_OK;
 }
 
-/* ---- What is not heard of at once ---- */
+/* ---- Wakes that no event triggers ---- */
 
 static uint64_t timer;
 static int armed;
-static int64_t due_ms; /* when the timer comes, on the steady clock */
+static int64_t due_ms; /* when the timer should fire, on the steady clock */
 static int64_t swept_ms;
 
-/* Wakes where it was put off, where a gate opens, and now and then everywhere. A signal from a timer is seen to before the
- * event loop sleeps. */
+/* Wakes lines whose wake was postponed, lines whose gate opens, and every SWEEP_EVERY_MS all lines. The server handles a
+ * signal from a timer before the event loop sleeps. */
 static void on_timer(vm_ctx *ctx, void *data) {
     (void)data;
     armed = 0;
     if (emq_is_child || !emq_waiting_clients()) return;
     int sweep = emq_coarse_ms() - swept_ms >= SWEEP_EVERY_MS;
     if (sweep) {
-        swept_ms = emq_coarse_ms(); /* also if it may not: it is asked again at the next one, not at each turn */
+        swept_ms = emq_coarse_ms(); /* set even if it may not write: that is checked once a sweep, not at every turn */
         sweep = emq_may_write(ctx);
     }
     if (vm_AvoidReplicaTraffic()) return;
@@ -271,7 +273,7 @@ static void on_timer(vm_ctx *ctx, void *data) {
     }
 }
 
-/* Has the timer come in that many ms, if it would not come before. */
+/* Makes the timer fire in that many ms, unless it will fire earlier. */
 static void arm(vm_ctx *ctx, int64_t ms) {
     if (ms < 1) ms = 1;
     int64_t at = emq_steady_us() / 1000 + ms;
@@ -289,7 +291,7 @@ void emq_waiting_stop(vm_ctx *ctx) {
 
 void emq_waiting_turn(vm_ctx *ctx) {
     if (!emq_waiting_clients()) return;
-    /* The server's timers go by the wall clock: set back, it would stop this one for as long. */
+    /* The server's timers follow the wall clock: if that is set back by an hour, the timer is an hour late. */
     if (armed && emq_steady_us() / 1000 > due_ms + LATE_MS) emq_waiting_stop(ctx);
     int paused = vm_AvoidReplicaTraffic();
     if (emq_coarse_ms() - swept_ms >= SWEEP_EVERY_MS || (some_again && !paused)) arm(ctx, 1);

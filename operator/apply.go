@@ -11,25 +11,25 @@ import (
 	emq "emq/clients/go"
 )
 
-// Action is what can be done with jobs.
+// Action is something that can be done with jobs.
 type Action string
 
-// The actions. A dead job that is requeued starts afresh; a scheduled one is run now; a released one is taken from its holder,
-// uncounted, and can be claimed at once.
+// The actions. Requeue makes a dead job start afresh, and runs a scheduled one now; Release takes a job from its
+// holder, uncounted, so that it can be claimed at once.
 const (
 	Requeue Action = "requeue"
 	Remove  Action = "remove"
 	Release Action = "release"
 )
 
-// batch is how many jobs go in a call: nobody else is served meanwhile.
+// batch is the number of jobs in a call, during which the server serves nobody else.
 const batch = 500
 
-// Apply does it with all jobs of a sequence that are still of that state, 500 in a call, and tells how many were changed. It
-// ends with the context, between two calls, and after the first refusal; what was changed until then stays changed. While the
-// server fails over or starts again it waits, up to half a minute, and goes on. If an answer was lost the call is sent again, and
-// those of its jobs that are no longer of that state count as changed. Jobs that belong to a lane or a flow are counted as Refused,
-// and so are entries that are no jobs.
+// Apply applies the action to all jobs of a sequence that are still in that state, 500 in a call, and reports how many
+// were changed. It stops between two calls when the context ends, and after the first refusal; what was changed before
+// stays changed. While the server fails over or restarts it waits, up to half a minute, and goes on. If a reply was
+// lost the call is sent again, and those of its jobs that are no longer in that state count as changed. Jobs that
+// belong to a lane or a flow count as Refused, and so do entries that are not jobs.
 func (s *Server) Apply(ctx context.Context, a Action, queue string, state emq.State, ids iter.Seq2[string, error], step func(Progress)) (p Progress, err error) {
 	rows, err := s.rows(nil, queue)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Server) Apply(ctx context.Context, a Action, queue string, state emq.St
 			break
 		}
 		p.Seen++
-		if !strings.HasPrefix(id, idPrefix) { // it would have the whole call refused
+		if !strings.HasPrefix(id, idPrefix) { // the server would refuse the whole call
 			p.Refused++
 			continue
 		}
@@ -106,7 +106,7 @@ func (p *Progress) list(ctx context.Context, c *emq.Client, verb, base string, s
 	return nil
 }
 
-// release gives jobs back in their holders' names: a verb for many there is not.
+// release gives jobs back in their holders' names, one by one: there is no verb for many.
 func (p *Progress) release(ctx context.Context, c *emq.Client, base string, ids []string) error {
 	var changed, refused atomic.Int64
 	err := parallel(len(ids), func(i int) error {
@@ -135,8 +135,8 @@ func (p *Progress) release(ctx context.Context, c *emq.Client, base string, ids 
 	return err
 }
 
-// steady has a command come to its end, though its context ends: whoever stops wants to know what was done. The client's waiting
-// between two tries ends at once.
+// steady completes a command that has begun although its context ends, so that it is known what was done. The client's
+// wait between two tries does end with the context.
 type steady struct{ emq.Conn }
 
 func (c steady) Do(ctx context.Context, args ...string) (emq.Reply, error) {

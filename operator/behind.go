@@ -2,7 +2,7 @@ package operator
 
 import emq "emq/clients/go"
 
-// Behind is the place behind a job in the jobs of a state.
+// Behind is the place after a job in the jobs of a state.
 func Behind(state emq.State, j Job) Cursor {
 	timed := state == emq.StateActive || state == emq.StateScheduled
 	p := place{entry: entry{id: j.ID}, given: true}

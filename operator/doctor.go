@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Status is how a check went, in the numbers of Nagios' exit codes.
+// Status is the result of a check, numbered as Nagios' exit codes.
 type Status int
 
 // The statuses.
@@ -25,7 +25,7 @@ func (s Status) String() string {
 	return [...]string{"ok", "warning", "critical", "unknown"}[s]
 }
 
-// Check is one thing that Doctor looked at.
+// Check is one of Doctor's checks.
 type Check struct {
 	Name   string // short and stable: "module", "fence", "persistence", …
 	Status Status
@@ -33,14 +33,15 @@ type Check struct {
 	Advice string // what to do, if anything; a page of docs/ where there is more
 }
 
-// WorstFirst orders checks: what is not known is less than what is known to be bad.
+// WorstFirst orders checks by gravity, where Unknown is less grave than a warning.
 func WorstFirst(x, y Check) int {
 	grave := [...]int{OK: 0, Unknown: 1, Warning: 2, Critical: 3}
 	return cmp.Compare(grave[y.Status], grave[x.Status])
 }
 
-// Doctor looks whether the server is fit to keep jobs: module and wire, the fence, memory policy and room, persistence,
-// replicas, the pump's lag, panics, broken gates, and queues with work and no worker. What may not be looked at is Unknown.
+// Doctor checks whether the server is fit to keep jobs: module and wire, the fence, memory policy and room,
+// persistence, replicas, the pump's lag, panics, broken gates, and queues with work and no worker. What the user may
+// not read is Unknown.
 func (s *Server) Doctor(ctx context.Context) []Check {
 	queues, err := s.Queues(ctx)
 	return s.checks(ctx, queues, err)
@@ -48,14 +49,14 @@ func (s *Server) Doctor(ctx context.Context) []Check {
 
 const (
 	identity = "echomq:6.0.0"
-	// audited is of how many queues the gates are looked at.
+	// audited is the number of queues whose gates are checked.
 	audited = 100
-	// late is how many ms behind the pump may be, and stuck how long work may lie with no worker.
+	// late is how many ms the pump may be late, and stuck how long work may wait without a worker.
 	late  = 5000
 	stuck = time.Minute
 )
 
-// exam is what the checks look at. Each part may have an error in its stead.
+// exam has what the checks look at. Each part may be replaced by an error.
 type exam struct {
 	s      *Server
 	info   map[string]string
@@ -96,8 +97,8 @@ func (s *Server) checks(ctx context.Context, queues []Queue, err error) []Check 
 	return list
 }
 
-// Answers reports whether a server can be asked, by what PING was answered with. NOPERM is a matter of the user's, and while its disk
-// is full or its primary gone a server refuses PING with all that it can't do then: but it tells why.
+// Answers reports, by the error of a PING, whether a server can be asked. NOPERM concerns only the user. While its disk
+// is full or its primary is gone, a server refuses even PING, but it still replies to other questions.
 func Answers(ping error) bool {
 	return ping == nil || slices.Contains([]string{"NOPERM", "MISCONF", "MASTERDOWN"}, class(ping))
 }
@@ -148,7 +149,7 @@ func unknown(err error) Check {
 	return c
 }
 
-// with makes a check of INFO, if there is one.
+// with makes a check of INFO, if that could be read.
 func (e *exam) with(look func() Check) Check {
 	if e.infoErr != nil {
 		return unknown(e.infoErr)
@@ -156,7 +157,7 @@ func (e *exam) with(look func() Check) Check {
 	return look()
 }
 
-// withModule makes a check of what the module tells of itself.
+// withModule makes a check of the module's fields of INFO.
 func (e *exam) withModule(look func() Check) Check {
 	return e.with(func() Check {
 		if e.info["emq_version"] == "" {
@@ -306,7 +307,7 @@ func (e *exam) replicas(context.Context) Check {
 			}
 		}
 		good, needed := n-int64(len(behind)), int64(0)
-		if text, ok := e.info["min_slaves_good_slaves"]; ok { // told where some are needed
+		if text, ok := e.info["min_slaves_good_slaves"]; ok { // only there if some are required
 			good, _ = strconv.ParseInt(text, 10, 64)
 			needed, _ = strconv.ParseInt(e.config["min-replicas-to-write"], 10, 64)
 		}
@@ -349,7 +350,7 @@ func (e *exam) panics(context.Context) Check {
 	})
 }
 
-// some are the first of a list, and how many more there are.
+// some is the beginning of a list, and the number of further entries.
 func some(list []string) string {
 	const most = 5
 	if len(list) <= most {
@@ -390,7 +391,7 @@ func (e *exam) gates(ctx context.Context) Check {
 	err := parallel(len(queues), func(i int) error {
 		r, err := e.s.conn.Do(ctx, "EMQ.AUDIT", "emq:{"+queues[i].Name+"}:", "0", "1")
 		if class(err) == "WRONGTYPE" {
-			return nil // the check of the queues tells
+			return nil // the check of the queues shows that
 		}
 		if err != nil || len(r.List) != 2 {
 			return err
@@ -417,12 +418,12 @@ func (e *exam) gates(ctx context.Context) Check {
 	return Check{Text: fmt.Sprintf("those of %s are in order", many(int64(len(queues)), "queue"))}
 }
 
-// idle reports whether a queue's work lies there with nobody to do it.
+// idle reports whether a queue has work and no worker.
 func idle(q Queue) bool {
 	return q.Err == nil && q.Pending > 0 && q.Active == 0 && q.Waiting == 0 && !q.Paused
 }
 
-// figures are the queues that have some; the error says why there are none.
+// figures are the queues that have figures; the error says why there are none.
 func (e *exam) figures() (list []Queue, err error) {
 	err = e.queuesErr
 	for _, q := range e.queues {
@@ -452,7 +453,7 @@ func (e *exam) workers(context.Context) Check {
 	return workers(lying, len(queues))
 }
 
-// workers is the check of what lies about.
+// workers is the check for work without workers.
 func workers(lying []string, queues int) Check {
 	if len(lying) == 0 {
 		return Check{Name: "workers", Text: fmt.Sprintf("none of %s has old work and no worker", many(int64(queues), "queue"))}
@@ -486,7 +487,7 @@ func many(n int64, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// rounded is a duration as people say it.
+// rounded is a duration for people.
 func rounded(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:

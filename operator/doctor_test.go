@@ -33,7 +33,7 @@ func examined(t *testing.T, s *Server) map[string]Check {
 	return found
 }
 
-// statuses holds that the named checks are so, and all others in order.
+// statuses asserts the status of the named checks, and that all others are OK.
 func statuses(t *testing.T, found map[string]Check, want map[string]Status) {
 	t.Helper()
 	for name, c := range found {
@@ -41,7 +41,7 @@ func statuses(t *testing.T, found map[string]Check, want map[string]Status) {
 	}
 }
 
-// A server that is as it should be, and what is told of each thing that is not; nothing hides another.
+// A healthy server, and the finding on each thing that is wrong; no finding hides another.
 func TestDoctor(t *testing.T) {
 	needs(t)
 	o := store.Pumped("--appendonly", "yes", "--maxmemory", "100mb")
@@ -90,14 +90,14 @@ func TestDoctor(t *testing.T) {
 	require.Equal(t, Critical, examined(t, s)["fence"].Status)
 	p.Crash()
 	_, err := s.Queues(t.Context(), "q")
-	require.Error(t, err, "that is no queue's own")
+	require.Error(t, err, "the error concerns no single queue")
 	statuses(t, examined(t, s), map[string]Status{"reachable": Critical, "module": Unknown, "wire": Unknown, "fence": Unknown, "role": Unknown, "memory-policy": Unknown,
 		"memory": Unknown, "persistence": Unknown, "replicas": Unknown, "pump": Unknown, "panics": Unknown, "queues": Unknown, "gates": Unknown, "workers": Unknown, "dead": Unknown})
 	p.Start()
 	require.Equal(t, OK, examined(t, s)["reachable"].Status)
 }
 
-// A server without the module, one that follows another, and a user who may not look.
+// A server without the module, a replica, and a user without the rights.
 func TestDoctorElsewhere(t *testing.T) {
 	needs(t)
 	plain := store.Open(t, store.Plain())
@@ -132,7 +132,7 @@ func TestDoctorElsewhere(t *testing.T) {
 	}
 }
 
-// A server refuses PING too while its disk is full or its primary gone; what is the matter is told all the same.
+// While its disk is full or its primary is gone a server refuses PING too; the doctor says what is wrong nevertheless.
 func TestDoctorRefused(t *testing.T) {
 	needs(t)
 	dir := filepath.Join(t.TempDir(), "gone")

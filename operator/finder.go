@@ -8,24 +8,25 @@ import (
 	"unicode/utf8"
 )
 
-// finder carries out a table of rules as one regular expression of them all, `(rule)|(rule)|…`, would, in a small part of the
-// time: at most bytes of a text no rule can begin, and many rules can't be anywhere in it, for want of a byte that they need. Both
-// are read off the rules' own expressions.
+// finder applies a table of rules as one regular expression of them all, `(rule)|(rule)|…`, would, but much faster: at
+// most bytes of a text no rule can begin, and many rules can't match anywhere in it, because a byte that they need is
+// missing. Both are derived from the rules' own expressions.
 type finder struct {
 	rules []matcher
-	// starts has, as bits, the rules that can begin with a byte, by what is before it: nothing, a letter or digit, another.
+	// starts has, as bits, the rules that can begin with a byte, by what precedes it: nothing, a letter or digit,
+	// another byte.
 	starts [3][256]uint64
 }
 
-// matcher is a rule to be tried at a place. For ^ and \b it counts what is before, so one expression is for the beginning of a
-// text, and the others have a character more.
+// matcher is a rule to try at a place. ^ and \b depend on what precedes it, so one expression is for the beginning of a
+// text, and the others include the character before.
 type matcher struct {
 	rule
 	first, next, later *regexp.Regexp
-	needs              uint64 // kinds of bytes without which it matches nothing
+	needs              uint64 // kinds of bytes without which it can't match
 }
 
-// tried is how often in a text a rule may fail before it is looked for: each failure may have read the text to its end.
+// tried is how often in a text a rule may fail before it is searched for: each failure may have read the text to its end.
 const tried = 8
 
 func newFinder(table []rule) *finder {
@@ -37,7 +38,7 @@ func newFinder(table []rule) *finder {
 		}
 		f.rules = append(f.rules, matcher{r, regexp.MustCompile(`\A(?:` + r.pattern + `)`), regexp.MustCompile(`\A(?s:.)(?:` + r.pattern + `)`),
 			regexp.MustCompile(`(?s:.)(?:` + r.pattern + `)`), required(tree)})
-		prog, _ := syntax.Compile(tree.Simplify()) // which it could above
+		prog, _ := syntax.Compile(tree.Simplify()) // it compiled above
 		for before, r := range []rune{-1, 'a', ' '} {
 			for c := range rune(256) {
 				if can(prog, r, c) {
@@ -61,7 +62,7 @@ func (f *finder) put(text string) string {
 		}
 	}
 	var failed [64]uint8
-	var from [64]int // where a rule is next; it can't begin before
+	var from [64]int // the earliest place where a rule can match next
 	var b strings.Builder
 	end, before := 0, 0
 	for at := 0; at < len(text); {
@@ -93,7 +94,7 @@ func (f *finder) put(text string) string {
 	return b.String()
 }
 
-// at is how long the rule's match at a place is, 0 if there is none.
+// at is the length of the rule's match at a place; 0 if there is none.
 func (m *matcher) at(text string, at int) int {
 	re, width := m.first, 0
 	if at > 0 {
@@ -107,7 +108,7 @@ func (m *matcher) at(text string, at int) int {
 	return found[1] - width
 }
 
-// search is where behind a place the rule's next match begins, negative if there is none.
+// search is where the rule's next match after a place begins; negative if there is none.
 func (m *matcher) search(text string, at int) int {
 	found := m.later.FindStringIndex(text[at:])
 	if found == nil {
@@ -121,7 +122,7 @@ func word(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_'
 }
 
-// kinds are the bytes of ASCII that can be seen, as bits: small and capital letters are the same, and so are all digits.
+// kinds maps visible ASCII bytes to bits: small and capital letters have the same, and so have all digits.
 var kinds = func() (kinds [256]uint64) {
 	other := 27
 	for c := byte(' '); c <= '~'; c++ {
@@ -138,12 +139,12 @@ var kinds = func() (kinds [256]uint64) {
 	return kinds
 }()
 
-// required are the kinds of bytes that are in all that an expression matches.
+// required are the kinds of bytes that every match of an expression contains.
 func required(tree *syntax.Regexp) (all uint64) {
 	switch tree.Op {
 	case syntax.OpLiteral:
 		for _, r := range tree.Rune {
-			// Without regard to case, k and s are letters outside of ASCII too.
+			// If case is ignored, k and s also match letters outside of ASCII.
 			if r < utf8.RuneSelf && (tree.Flags&syntax.FoldCase == 0 || !strings.ContainsRune("KkSs", r)) {
 				all |= kinds[r]
 			}
@@ -181,7 +182,7 @@ func required(tree *syntax.Regexp) (all uint64) {
 	return all
 }
 
-// can reports whether what a program matches can begin with a byte, behind a character or, with -1, at the beginning of a text.
+// can reports whether a match of a program can begin with a byte, after a character or, with -1, at the beginning of a text.
 func can(prog *syntax.Prog, before, c rune) bool {
 	is := syntax.EmptyOpContext(before, c)
 	seen := make([]bool, len(prog.Inst))
@@ -199,12 +200,12 @@ func can(prog *syntax.Prog, before, c rune) bool {
 		case syntax.InstEmptyWidth:
 			return syntax.EmptyOp(i.Arg)&^is == 0 && at(i.Out)
 		case syntax.InstMatch, syntax.InstFail:
-			return false // what is empty changes nothing
+			return false // an empty match changes nothing
 		default:
 			if c < utf8.RuneSelf {
 				return i.MatchRune(c)
 			}
-			// A byte of some other character: the first one.
+			// The first byte of any other character.
 			return c >= 0xC0 && (i.Op != syntax.InstRune1 && i.Op != syntax.InstRune || i.MatchRune('ſ') || i.MatchRune('K') ||
 				i.Rune[len(i.Rune)-1] >= utf8.RuneSelf)
 		}

@@ -9,23 +9,23 @@ import (
 	emq "emq/clients/go"
 )
 
-// Group is dead letters, or other jobs, whose last errors are alike.
+// Group is a group of dead letters, or other jobs, whose normalised last errors are equal.
 type Group struct {
 	Error   string // normalised: see [Normalise]
-	Example Job    // the latest, with its error as it is
+	Example Job    // the latest, with its original error
 	Jobs    int64
-	Oldest  time.Time // by the ids, zero if none tells
+	Oldest  time.Time // by the ids; zero if none contains its time
 	Newest  time.Time
 }
 
 const (
-	// groupsKept bounds how many groups are told apart, and others is the error of the one that all others are in.
+	// groupsKept bounds the number of groups, and others is the error of the group that has all further jobs.
 	groupsKept = 1000
 	others     = "{other}"
 )
 
-// Groups counts the jobs of a state by their last errors, normalised, the most frequent first. No more than 1000 are told
-// apart, those that are met first; all others are in one whose error is "{other}". Examples have no payload.
+// Groups counts the jobs in a state by their normalised last errors, the most frequent first. Only the first 1000
+// errors have groups of their own; all others are in one whose error is "{other}". Examples have no payload.
 func (s *Server) Groups(ctx context.Context, queue string, state emq.State, f Filter, step func(Progress)) ([]Group, error) {
 	f.Rows, f.Payload = true, 0
 	found := map[string]*Group{}

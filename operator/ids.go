@@ -11,7 +11,7 @@ import (
 
 const idPrefix = "JOB"
 
-// made is when an id was made, if it is canonical or a ULID; else the zero time.
+// made is the time at which an id was made, if it is canonical or a ULID; else the zero time.
 func made(id string) time.Time {
 	if t := emq.ID(id).Time(); !t.IsZero() {
 		return t
@@ -31,7 +31,7 @@ func ulidOf(id string) (u ulid.ULID, ok bool) {
 	return u, err == nil
 }
 
-// least is what comes before all ids that are made at a time or later, in the form of an example; empty if that tells no time.
+// least sorts before all ids of an example's form that are made at a time or later; empty if that form contains no time.
 func least(example string, t time.Time) string {
 	if !emq.ID(example).Time().IsZero() {
 		return string(emq.LeastID(t))

@@ -9,43 +9,44 @@ import (
 	emq "emq/clients/go"
 )
 
-// Job is a job as its row and its set have it.
+// Job is a job, read from its row and its set.
 type Job struct {
 	ID, Queue string
 	State     emq.State
-	// Made is when the id was made, if it tells: the canonical form and a ULID do. Else it is zero.
+	// Made is when the id was made, if it is in the canonical form or a ULID; else zero.
 	Made time.Time
-	// Due is when a scheduled job can be claimed, and when an active one's lease ends; zero for the others.
+	// Due is when a scheduled job becomes due, and when an active one's lease expires; zero for the others.
 	Due time.Time
-	// Claims is how often it was claimed: the row's attempts, and its holder's token.
+	// Claims is how often it was claimed: the row's attempts, which is also its holder's token.
 	Claims               int64
 	Failures, LostLeases int
 	LastError            string
-	// Payload is nil if it is longer than the bytes that were asked for; PayloadBytes tells how long it is.
+	// Payload is nil if it is longer than requested; PayloadBytes is its length.
 	Payload      []byte
 	PayloadBytes int64
 	// Foreign jobs belong to a lane or a flow of EchoMQ's scripts: no verb changes them.
 	Foreign bool
-	// Err says why the row can't be read, or that it does not agree with the set.
+	// Err says why the row can't be read, or that it contradicts the set.
 	Err error
 }
 
-// ErrNoJob: there is no job of that id in the queue.
+// ErrNoJob: the queue has no job with that id.
 var ErrNoJob = errors.New("there is no such job")
 
-// Page is some jobs of a state, in the order in which they are claimed or due.
+// Page is a page of the jobs in a state, in the order in which they are claimed or due.
 type Page struct {
 	Jobs []Job
-	// Next is behind the last of them, and empty if there are no more. Previous is where the page before begins, and empty on the
-	// first.
+	// Next is the place after the last of them, and empty if there are no more. Previous is where the previous page
+	// begins, and empty on the first.
 	Next, Previous Cursor
 	First          bool
-	// Before is how many jobs are before the page.
+	// Before is the number of jobs before the page.
 	Before int64
 }
 
-// Jobs has up to n jobs of a state, 1 to 1000, behind a place. Payloads up to that many bytes come along; -1 is no bound. A
-// job that leaves the state meanwhile is left out, so a page may have fewer, or none, and yet there is a next one.
+// Jobs returns up to n jobs in a state, 1 to 1000, after a place. It includes payloads of up to that many bytes; -1
+// means any. A job that leaves the state meanwhile is left out, so a page may have fewer jobs or none, although there
+// is a next page.
 func (s *Server) Jobs(ctx context.Context, queue string, state emq.State, after Cursor, n int, payload int64) (p Page, err error) {
 	set, err := s.set(s.conn.Do, queue, state)
 	if err != nil {
@@ -74,8 +75,8 @@ func (s *Server) Jobs(ctx context.Context, queue string, state emq.State, after 
 	return p, err
 }
 
-// At is the place before the jobs that are due, or whose leases end, at a time or later; of pending and dead ones, those made
-// then or later, if their ids tell.
+// At is the place before the jobs that are due, or whose leases expire, at a time or later; for pending and dead jobs,
+// before those that were made then or later, if their ids contain the time.
 func (s *Server) At(ctx context.Context, queue string, state emq.State, t time.Time) (Cursor, error) {
 	set, err := s.set(s.conn.Do, queue, state)
 	if err != nil {
@@ -92,7 +93,7 @@ func (s *Server) At(ctx context.Context, queue string, state emq.State, t time.T
 			return "", err
 		}
 		if len(list) == 0 {
-			return "", nil // there is one place only
+			return "", nil // there is only one place
 		}
 		if p.id = least(list[0].id, t); p.id != "" {
 			return p.cursor(false), nil
@@ -101,7 +102,7 @@ func (s *Server) At(ctx context.Context, queue string, state emq.State, t time.T
 	return "", fmt.Errorf("the ids of the %s jobs do not tell when they were made", state)
 }
 
-// Job has one job, whatever its state, and its payload, if that has no more than so many bytes; -1 is no bound.
+// Job returns one job in any state, with its payload if that has no more than so many bytes; -1 means any.
 func (s *Server) Job(ctx context.Context, queue, id string, payload int64) (j Job, err error) {
 	rows, err := s.rows(s.conn.Do, queue)
 	if err != nil {
@@ -148,7 +149,7 @@ func (s *Server) Job(ctx context.Context, queue, id string, payload int64) (j Jo
 	return j, nil
 }
 
-// Find tells which queues have a job of that id.
+// Find returns the queues that have a job with that id.
 func (s *Server) Find(ctx context.Context, id string) (found []string, err error) {
 	names, err := s.Names(ctx)
 	if err != nil {
@@ -168,7 +169,7 @@ func (s *Server) Find(ctx context.Context, id string) (found []string, err error
 	return found, err
 }
 
-// having finds, by halves, which queues have the job.
+// having finds by bisection which queues have the job.
 func (s *Server) having(ctx context.Context, id string, names []string, has []bool) error {
 	args := []string{"EXISTS"}
 	for _, name := range names {

@@ -14,7 +14,7 @@ import (
 	"emq/test/wire"
 )
 
-// walked are the ids of all jobs of a state, page by page, and holds that the way back has the same pages.
+// walked returns the ids of all jobs in a state, page by page, and asserts that the way back has the same pages.
 func walked(t *testing.T, s *Server, queue string, state emq.State, n int) (found []string) {
 	t.Helper()
 	var pages []Page
@@ -44,7 +44,8 @@ func walked(t *testing.T, s *Server, queue string, state emq.State, n int) (foun
 	return found
 }
 
-// 200,000 jobs that are due in one millisecond are paged through as those that have no time: each is met once, there and back.
+// 200,000 jobs that are due in the same millisecond are paged through like jobs without a time: each is met once in
+// each direction.
 func TestPages(t *testing.T) {
 	_, c, s := serve(t)
 	all := ids(200_000)
@@ -59,7 +60,7 @@ func TestPages(t *testing.T) {
 	require.Equal(t, Job{ID: all[0], Queue: "ties", State: emq.StateScheduled, Due: due, Payload: []byte("payload of " + all[0]),
 		PayloadBytes: 21}, p.Jobs[0])
 
-	// A place stays good when its job has gone, also in the midst of so many of one time, and there are no more commands for it.
+	// A place stays valid when its job is gone, even among so many jobs with the same time, and needs no more commands then.
 	at, err := s.Jobs(t.Context(), "ties", emq.StateScheduled, "", 1000, 0)
 	require.NoError(t, err)
 	must(t, c, wire.Queue("ties").Remove("any", all[900:1000]...))
@@ -71,7 +72,7 @@ func TestPages(t *testing.T) {
 	require.Less(t, calls64(t, c, "zrange"), 60)
 	require.Zero(t, calls64(t, c, "zrangebyscore"))
 
-	// So it does when its job is due at another time.
+	// It also stays valid when the due time of its job changes.
 	must(t, c, []string{"ZADD", "emq:{ties}:schedule", "1900000000001", all[1009]})
 	next, err = s.Jobs(t.Context(), "ties", emq.StateScheduled, next.Next, 10, 0)
 	require.NoError(t, err)
@@ -85,7 +86,7 @@ func TestPages(t *testing.T) {
 	require.EqualValues(t, 199_899, last.Before)
 	require.Equal(t, due.Add(time.Millisecond), last.Jobs[0].Due)
 
-	// What is no place is told.
+	// An invalid place is an error.
 	for _, bad := range []Cursor{"x", "a!", "aSk9C.x", "aSk9C.nan", at.Next[1:]} {
 		_, err := s.Jobs(t.Context(), "ties", emq.StateScheduled, bad, 10, 0)
 		require.ErrorContains(t, err, "is no place", bad)
@@ -145,7 +146,7 @@ func TestAnyBytes(t *testing.T) {
 	}
 }
 
-// A page shows what is broken, and nothing that is broken takes the page away.
+// A page shows broken jobs, and nothing broken prevents the page.
 func TestBrokenPage(t *testing.T) {
 	_, c, s := serve(t)
 	q := wire.Queue("q")
@@ -179,7 +180,7 @@ func TestBrokenPage(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, big, string(j.Payload))
 
-	// A single job tells the same.
+	// A single job has the same error.
 	for i, want := range []string{"no row", "wrong type", "not where its row says", `state is "odd"`} {
 		j, err := s.Job(t.Context(), "q", list[i], 0)
 		require.NoError(t, err)
@@ -188,7 +189,7 @@ func TestBrokenPage(t *testing.T) {
 	_, err = s.Job(t.Context(), "q", "JOB-none", 0)
 	require.ErrorIs(t, err, ErrNoJob)
 
-	// A set that is none is the page's error, and nobody else's.
+	// A set of the wrong type is an error of its own page only.
 	c.Must("SET emq:{broken}:dead x", "ZADD emq:{broken}:pending 0 JOB1")
 	_, err = s.Jobs(t.Context(), "broken", emq.StateDead, "", 100, 0)
 	require.ErrorContains(t, err, "WRONGTYPE")
@@ -201,7 +202,7 @@ func TestBrokenPage(t *testing.T) {
 	require.NoError(t, queues[3].Err)
 }
 
-// output is how many bytes the server has sent since its figures were reset.
+// output is the number of bytes that the server has sent since its statistics were reset.
 func output(t *testing.T, c *wire.Conn) int {
 	t.Helper()
 	n, err := strconv.Atoi(c.Info("total_net_output_bytes"))
@@ -238,7 +239,7 @@ func TestLane(t *testing.T) {
 	require.True(t, j.Foreign)
 }
 
-// Ids tell when they were made as EMQ.STATS has it, and a jump to a time goes by them.
+// The times in ids agree with EMQ.STATS, and a jump to a time uses them.
 func TestMade(t *testing.T) {
 	_, c, s := serve(t)
 	base := time.UnixMilli(1_750_000_000_000)
@@ -284,7 +285,7 @@ func TestMade(t *testing.T) {
 	require.Empty(t, cursor)
 }
 
-// Find asks for the job alone, in few commands, however many queues there are.
+// Find reads only the job, with few commands however many queues there are.
 func TestFind(t *testing.T) {
 	_, c, s := serve(t)
 	var commands [][]string

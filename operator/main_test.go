@@ -26,7 +26,7 @@ func needs(t testing.TB) {
 	}
 }
 
-// serve starts a server on which no job moves by itself, and looks at it.
+// serve starts a server on which no job moves by itself, and opens it.
 func serve(t testing.TB, args ...string) (*store.Place, *wire.Conn, *Server) {
 	t.Helper()
 	needs(t)
@@ -34,7 +34,7 @@ func serve(t testing.TB, args ...string) (*store.Place, *wire.Conn, *Server) {
 	return p, p.Conn(), at(t, p, "")
 }
 
-// at is a server as a user of a place sees it; the empty one is the default one, who may do everything.
+// at is a server as a user sees it; "" is the default user, who may do everything.
 func at(t testing.TB, p *store.Place, user string) *Server {
 	t.Helper()
 	url := "valkey://" + p.Addr()
@@ -92,7 +92,7 @@ func fill(t testing.TB, c *wire.Conn, q wire.Queue, at string, ids []string) {
 	must(t, c, commands...)
 }
 
-// bury claims jobs of a queue and has them die of errors.
+// bury claims jobs of a queue and fails them for good with the errors.
 func bury(t testing.TB, c *wire.Conn, q wire.Queue, errors ...string) {
 	t.Helper()
 	for len(errors) > 0 {

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// none is what no error is normalised to.
+	// none stands for a missing error.
 	none = "{none}"
-	// read is how much of an error is looked at, in bytes, and kept how much is left of it, in runes.
+	// read is how many bytes of an error are looked at, and kept the largest length of the result, in runes.
 	read, kept = 4096, 200
 )
 
-// Normalise takes out of an error what differs from job to job: numbers, ids, addresses, times, quoted texts. Errors that then
-// are the same have the same cause, so far as a text can tell. Codes stay: those of HTTP and SMTP, of SQL, of exits, and other
-// numbers behind words such as status, code and errno. So do quoted texts that are errors themselves. Of a trace the frames are left
-// out. No error is "{none}".
+// Normalise removes from an error what differs from job to job: numbers, ids, addresses, times, quoted texts. Errors
+// that are equal then have the same cause, as far as a text can show. Codes stay: those of HTTP and SMTP, of SQL, of
+// exits, and other numbers after words such as status, code and errno. So do quoted texts that are errors themselves.
+// The frames of a trace are left out. A missing error is "{none}".
 func Normalise(text string) string {
 	if len(text) > read {
 		text = text[:read]
@@ -28,7 +28,7 @@ func Normalise(text string) string {
 	if !marks.MatchString(text) && len(text) <= kept {
 		return cmp.Or(text, none)
 	}
-	for range 20 { // until nothing is left to take out: what was taken out may have hidden more
+	for range 20 { // until nothing is left to remove: a removal may uncover more
 		next := cut(strings.Join(strings.Fields(alike(text)), " "))
 		if next == text {
 			break
@@ -38,7 +38,7 @@ func Normalise(text string) string {
 	return cmp.Or(text, none)
 }
 
-// normaliser remembers what it has normalised, as the same error often comes by the thousand.
+// normaliser caches results, because the same error often occurs thousands of times.
 type normaliser struct {
 	mu   sync.Mutex
 	seen map[string]string
@@ -61,10 +61,10 @@ func (n *normaliser) normalise(text string) string {
 	return found
 }
 
-// marks are what a text has of which something is to be taken out.
+// marks match in every text that has something to remove.
 var marks = regexp.MustCompile("[0-9\"'`@:.]|ENOTFOUND|EAI_AGAIN|lookup")
 
-// lines has the lines of a text in one, without the indented ones, which are the frames of a trace or a place in a source.
+// lines joins the lines of a text, without the indented ones, which are the frames of a trace or a place in a source.
 func lines(text string) string {
 	var keep []string
 	for line := range strings.Lines(text) {
@@ -81,7 +81,7 @@ func lines(text string) string {
 
 func blank(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 
-// cut takes the middle out of a text that is too long: the end often has the cause.
+// cut removes the middle of a text that is too long: the end often has the cause.
 func cut(text string) string {
 	if utf8.RuneCountInString(text) <= kept {
 		return text
@@ -90,7 +90,7 @@ func cut(text string) string {
 	return strings.TrimSpace(string(runes[:kept-end-3])) + " … " + strings.TrimSpace(string(runes[len(runes)-end:]))
 }
 
-// rule is what is found in an error, and what is put in its place. Of those that begin at the same byte the first counts.
+// rule is an expression, and what replaces its matches. Of rules that match at the same byte the first counts.
 type rule struct {
 	pattern string
 	put     func(found string) string
@@ -109,7 +109,7 @@ const (
 	source = `(?:go|py|js|ts|mjs|java|kt|rb|rs|c|cc|cpp|h|php|ex|exs|erl|cs|scala|lua|sql)`
 )
 
-// table has the rules. They apply one another, so it can't be a variable's first value.
+// table returns the rules. They refer to one another, so it can't be the initial value of a variable.
 func table() []rule {
 	return []rule{
 		// Codes stay.
@@ -126,7 +126,7 @@ func table() []rule {
 		{`(?i)\b(?:x509|utf-?(?:8|16|32)|sha-?(?:1|2|3|224|256|384|512)|md5|base(?:32|64)|ipv?[46]|http[23]|h2|oauth2|s3|ec2|u?int(?:8|16|32|64)|` +
 			`float(?:32|64)|(?:tls|ssl)v?[123](?:\.\d)?|psycopg[23]|boto3|urllib3|log4j|latin1|iso-?8859-\d{1,2})\b`, itself},
 
-		// What is quoted goes, but for the names of JSON and what says what went wrong.
+		// Quoted texts are removed, except the names in JSON and texts that say what went wrong.
 		{`[{,]\s?"(?:message|msg|error|reason|detail|title|type|code|name)"\s?:\s?"(?:\\.|[^"\\])*"`, spoken},
 		{`[{,]\s?"[A-Za-z_][\w.-]*"\s?:`, itself},
 		{`"(?:\\.|[^"\\])*"`, quoted},
@@ -164,10 +164,10 @@ func table() []rule {
 func as(text string) func(string) string { return func(string) string { return text } }
 func itself(found string) string         { return found }
 
-// errorWords are those of a quoted text that is one.
+// errorWords match a quoted text that is an error.
 var errorWords = regexp.MustCompile(`(?i)error|errno|fail|refused|reset|denied|timed out|timeout|unreachable|exceeded|closed|exception|not found|no such|unable|cannot|can't|could not|invalid `)
 
-// quoted leaves the quotes, and what is between them if that is an error.
+// quoted keeps the quotes, and the text between them if that is an error.
 func quoted(found string) string {
 	inside := found[1 : len(found)-1]
 	if strings.Contains(inside, " ") && errorWords.MatchString(inside) {
@@ -176,7 +176,7 @@ func quoted(found string) string {
 	return found[:1] + "…" + found[:1]
 }
 
-// spoken is a message in JSON.
+// spoken normalises a message in JSON.
 func spoken(found string) string {
 	value := strings.Index(found, ":") + 1
 	value += strings.IndexByte(found[value:], '"') + 1
@@ -191,7 +191,7 @@ func address6(found string) string {
 	return numbers.ReplaceAllString(found, "N")
 }
 
-// lookup is a word, a name, and what shows where that ends.
+// lookup is a word, a host name, and what shows where that ends.
 func lookup(found string) string {
 	word, name, _ := strings.Cut(found, " ")
 	end := strings.TrimLeft(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
@@ -226,10 +226,10 @@ func token(found string) string {
 	return head + numbers.ReplaceAllString(tail, "N")
 }
 
-// rules are those of the table. They are made when there is a first error: most programs have none.
+// rules are the compiled table. They are compiled at the first error, because most programs have none.
 var rules func() *finder
 
 func init() { rules = sync.OnceValue(func() *finder { return newFinder(table()) }) }
 
-// alike carries out the rules.
+// alike applies the rules.
 func alike(text string) string { return rules().put(text) }

@@ -94,7 +94,7 @@ func TestNormalise(t *testing.T) {
 	require.Contains(t, long, "é … é")
 }
 
-// What differs in its cause stays apart, and what does not comes together.
+// Errors with different causes stay different, and those with the same cause become equal.
 func TestAlike(t *testing.T) {
 	for _, pair := range [][2]string{
 		{"connection refused", "connection reset"}, {"status 404", "status 500"}, {"HTTP 404", "HTTP 410"}, {"exit status 1", "exit status 137"},
@@ -112,7 +112,7 @@ func TestAlike(t *testing.T) {
 	}
 }
 
-// What is normalised already stays as it is, and is short and on one line.
+// Normalising again changes nothing, and the result is short and on one line.
 func FuzzNormalise(f *testing.F) {
 	for _, c := range normalised {
 		f.Add(c.text)
@@ -127,7 +127,7 @@ func FuzzNormalise(f *testing.F) {
 	})
 }
 
-// What the finder does is what one expression of all rules does.
+// The finder gives the same result as one expression of all rules.
 func FuzzFinder(f *testing.F) {
 	table := table()
 	var all []string
@@ -138,7 +138,7 @@ func FuzzFinder(f *testing.F) {
 	for _, c := range normalised {
 		f.Add(c.text)
 	}
-	// Rules that fail many times over, beginnings and ends of letters outside of ASCII, and what folds into ASCII.
+	// Rules that fail many times, beginnings and ends of letters outside of ASCII, and letters that fold into ASCII.
 	for _, text := range []string{"", "é1 é:1", "x\u017ftatus 5", "x\u017fql\u017ftate 40P01", "a:1", strings.Repeat("'x ", 50) + "'y' 'z", strings.Repeat("a.b ", 50) + "a.b:80 a@b",
 		strings.Repeat("12:", 40), strings.Repeat(`\"`, 50), strings.Repeat("::1 ", 20), strings.Repeat("sha256 x", 20)} {
 		f.Add(text)

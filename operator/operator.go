@@ -1,6 +1,6 @@
-// Package operator looks at the queues of a server, and puts their jobs in order, for people: the command emq and the page
-// of package web are made of it. It asks the server for no more than what is shown, a page of jobs at a time, and changes
-// jobs by the verbs alone, some hundred in a call. Its rights are those of the user "operator" in docs/operations.md.
+// Package operator shows people the queues of a server, and lets them repair their jobs. The command emq and the page
+// of package web are built on it. It reads from the server only what is shown, a page of jobs at a time, and changes
+// jobs only by the verbs, some hundred in a call. It needs the rights of the user "operator" in docs/operations.md.
 package operator
 
 import (
@@ -14,16 +14,16 @@ import (
 // Server is a server with the module, as an operator sees it. It is safe for concurrent use.
 type Server struct {
 	conn emq.Conn
-	once *emq.Client // asks once: whoever looks wants to know that the server is gone
+	once *emq.Client // does not retry: who looks wants to know that the server is gone
 }
 
-// New is the server at a connection, which stays the caller's to close.
+// New returns the server at a connection, which the caller must close.
 func New(c emq.Conn) *Server { return &Server{c, emq.Use(c, emq.Patience(0))} }
 
 // asker sends a command and returns its reply.
 type asker func(ctx context.Context, args ...string) (emq.Reply, error)
 
-// patient waits for a server that fails over or starts again, as work that takes a while does.
+// patient waits while a server fails over or restarts, for long work.
 func (s *Server) patient() asker {
 	c := emq.Use(s.conn)
 	return func(ctx context.Context, args ...string) (emq.Reply, error) {
@@ -32,10 +32,10 @@ func (s *Server) patient() asker {
 	}
 }
 
-// calls is how many commands are under way at a time; a client library sends them in one write.
+// calls is the number of concurrent commands; a client library sends them in one write.
 const calls = 64
 
-// parallel makes n calls, some at a time, and returns the first error, after which none is begun.
+// parallel makes n calls, some concurrently, and returns the first error, after which it begins no more.
 func parallel(n int, call func(i int) error) (err error) {
 	var wg sync.WaitGroup
 	var once sync.Once

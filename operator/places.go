@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Cursor is a place in the jobs of a state; the empty one is before the first. A place stays good when the job that it names has
-// gone. It is printable text, to be handed out and taken back.
+// Cursor is a place in the jobs of a state; the empty one is before the first. It stays valid when the job that it
+// names is gone. It is printable text, which can be given to clients.
 type Cursor string
 
-// place is what a cursor says: behind an entry, or before it and all that come later. The zero value is before all.
+// place is a decoded cursor: after an entry, or before it and all that follow. The zero value is before all.
 type place struct {
 	entry
 	from  bool // the entry itself is behind the place; among times it is none, but all of that time are
@@ -24,7 +24,7 @@ type entry struct {
 	score float64
 }
 
-// precedes reports whether an entry is behind the place.
+// precedes reports whether an entry comes after the place.
 func (p place) precedes(e entry) bool {
 	switch {
 	case !p.given:
@@ -35,7 +35,7 @@ func (p place) precedes(e entry) bool {
 	return e.id > p.id
 }
 
-// bound is the place as the least id of a range by ids, and rest as the greatest of those that are before it.
+// bound is the place as the lower bound of a range by ids; rest, as the upper bound of the ids before it.
 func (p place) bound() string {
 	switch {
 	case !p.given:
@@ -53,7 +53,7 @@ func (p place) rest() string {
 	return "[" + p.id
 }
 
-// cursor writes a place: a or f, for after and from, the id, and if the set is one of times, the score.
+// cursor encodes a place: a or f, for after and from, the id, and if the scores are times, the score.
 func (p place) cursor(timed bool) Cursor {
 	if !p.given {
 		return ""
@@ -69,7 +69,7 @@ func (p place) cursor(timed bool) Cursor {
 	return Cursor(text)
 }
 
-// place reads a cursor.
+// place decodes a cursor.
 func (c Cursor) place(timed bool) (p place, err error) {
 	if c == "" {
 		return p, nil
@@ -85,5 +85,5 @@ func (c Cursor) place(timed bool) (p place, err error) {
 	return p, nil
 }
 
-// score writes a score as the server reads it.
+// score formats a score for the server.
 func score(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }

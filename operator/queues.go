@@ -11,15 +11,15 @@ import (
 type Queue struct {
 	Name string // its bytes, which need not be text
 	emq.Stats
-	// Err says why there are no figures: somebody broke one of its keys, or they may not be read.
+	// Err says why there are no figures: one of the queue's keys is broken, or the user may not read it.
 	Err error
 }
 
 // Names lists the queues that the user may read, in the order of their bytes.
 func (s *Server) Names(ctx context.Context) ([]string, error) { return s.once.Queues(ctx) }
 
-// Queues has the figures of the named queues, in their order, or without any name of all. A queue without figures has an Err
-// of its own, and takes no other's away.
+// Queues returns the figures of the named queues, in their order, or of all if none is named. A queue without figures
+// has an Err of its own, and does not affect the others.
 func (s *Server) Queues(ctx context.Context, names ...string) (list []Queue, err error) {
 	if len(names) == 0 {
 		if names, err = s.Names(ctx); err != nil {
@@ -45,7 +45,7 @@ func (s *Server) Queues(ctx context.Context, names ...string) (list []Queue, err
 	return list, nil
 }
 
-// own reports whether an error is one queue's own: others can be asked.
+// own reports whether an error concerns only one queue, so that others can be asked.
 func own(err error) bool {
 	if err == nil {
 		return true
@@ -54,7 +54,7 @@ func own(err error) bool {
 	return class == "WRONGTYPE" || class == "NOPERM" || class == "ERR"
 }
 
-// class is that of a refusal, and empty for any other error.
+// class is the class of a refusal; empty for any other error.
 func class(err error) string {
 	if refusal := (*emq.Error)(nil); errors.As(err, &refusal) {
 		return refusal.Class()

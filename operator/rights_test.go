@@ -15,7 +15,7 @@ import (
 	"emq/test/wire"
 )
 
-// user makes a user of docs/operations.md, and returns the commands that it may send.
+// user creates a user of docs/operations.md, and returns the commands that it may send.
 func user(t *testing.T, c *wire.Conn, name string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/operations.md")
@@ -30,7 +30,7 @@ func user(t *testing.T, c *wire.Conn, name string) []string {
 	return may
 }
 
-// look does all that can be looked at.
+// look reads all that can be read.
 func look(t *testing.T, s *Server, allowed bool) {
 	t.Helper()
 	q, err := s.Queues(t.Context())
@@ -60,8 +60,8 @@ func look(t *testing.T, s *Server, allowed bool) {
 	}
 }
 
-// The users of docs/operations.md can do all that this package does, or all of it that changes nothing, and the latter has no right that
-// this does not need.
+// The users of docs/operations.md can do all that this package does, or all that changes nothing, and the latter has no
+// unneeded rights.
 func TestRights(t *testing.T) {
 	p, c, _ := serve(t)
 	c.Must("SET {emq}:version echomq:6.0.0")
@@ -102,7 +102,7 @@ func TestRights(t *testing.T) {
 	look(t, at(t, p, "operator"), true)
 	require.Equal(t, wire.Empty, c.Do("ACL", "LOG"))
 
-	// Who lacks a right is told.
+	// A missing right is reported.
 	c.Must("ACL SETUSER observer -hmget -emq.stats")
 	_, err := looker.Jobs(t.Context(), "q", emq.StatePending, "", 10, 0)
 	require.ErrorContains(t, err, "NOPERM")

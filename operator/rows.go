@@ -10,7 +10,7 @@ import (
 	emq "emq/clients/go"
 )
 
-// longest is how many bytes of a last error are read; a longer one is left where it is.
+// longest is the length of the longest last error that is read.
 const longest = 64 << 10
 
 // rows are those of a queue.
@@ -28,8 +28,8 @@ var (
 	errSets  = errors.New("it is not where its row says: `emq audit` puts that right")
 )
 
-// row reads what a job's row says, and its payload, if that has no more than so many bytes; -1 is no bound. What is
-// wrong with the row is the job's Err.
+// row reads a job's row, with its payload if that has no more than so many bytes; -1 means any. The job's Err says what
+// is wrong with the row.
 func (r rows) row(ctx context.Context, id string, payload int64) (j Job, err error) {
 	j = Job{ID: id, Queue: r.queue, Made: made(id)}
 	key := r.base + "job:" + id
@@ -94,7 +94,7 @@ func (r rows) row(ctx context.Context, id string, payload int64) (j Job, err err
 	return j, nil
 }
 
-// tries is how often a job is looked at that is not where its row says: it may just move.
+// tries is how often a job is read that is not where its row says: it may be moving just then.
 const tries = 3
 
 // job reads the job of an entry; here is false if it has left the set meanwhile.
@@ -119,7 +119,7 @@ func (s *set) job(ctx context.Context, e entry, payload int64) (j Job, here bool
 	return j, true, nil
 }
 
-// due tells when a job of a set of times is due.
+// due sets the due time of a job, if the set's scores are times.
 func (s *set) due(j Job, e entry) Job {
 	if s.timed {
 		j.Due = time.UnixMilli(int64(e.score))
@@ -127,7 +127,7 @@ func (s *set) due(j Job, e entry) Job {
 	return j
 }
 
-// jobs reads the jobs of some entries, but those that have left and those that are not to be kept.
+// jobs reads the jobs of some entries, except those that have left and those that keep rejects.
 func (s *set) jobs(ctx context.Context, entries []entry, payload int64, keep func(*Job) bool) ([]Job, error) {
 	found, here := make([]Job, len(entries)), make([]bool, len(entries))
 	err := parallel(len(entries), func(i int) (err error) {

@@ -14,41 +14,40 @@ import (
 	emq "emq/clients/go"
 )
 
-// Sample is what a [Sampler] knows at a time.
+// Sample is what a [Sampler] knows at one time.
 type Sample struct {
 	At     time.Time
-	Err    error // the server could not be asked; the rest is then of the last time it could
+	Err    error // why the server could not be asked; the rest is then from the last time that it could
 	Queues []Sampled
 	Checks []Check
 }
 
-// Sampled is a queue and how it moves.
+// Sampled is a queue and its traffic.
 type Sampled struct {
 	Queue
 	At      time.Time // when its figures were read
 	In, Out float64   // jobs per second, since the figures before: made, and completed or dead
 	Hour    []Minute  // the last 60 minutes that are over, the oldest first, as far as it was watched
-	Trouble Status    // whether it needs a hand
+	Trouble Status    // whether it needs attention
 	Why     string
 }
 
-// Minute is a queue in one minute: its jobs at the end, and how many came and went.
+// Minute is a queue in one minute: its jobs at the end, and the numbers of jobs that came and went.
 type Minute struct{ Jobs, In, Out int64 }
 
 const (
-	// often is how long the figures of a queue that somebody looks at are good for, and patience how long an answer is waited for.
+	// often is how long the figures of a watched queue are valid, and patience how long the sampler waits for a reply.
 	often    = 2 * time.Second
 	patience = 10 * time.Second
-	// round is how many queues are asked for at a time, and beginning how many that are new.
+	// round is the number of queues that a sample asks for, and beginning the number of new ones.
 	round, beginning = 300, 20_000
-	// Names are asked for in every fifth round, and without anybody who watches all is so much slower.
+	// The names are asked for in every fifth round, and while nobody watches, everything is slower by this factor.
 	slower = 5
 	hour   = 60
 )
 
-// Sampler asks a server for its figures again and again, once for all who look: a process has one. It asks often for the
-// queues that somebody looks at, and for the others in turn, so that the server spends no more on 10,000 queues than on some
-// hundred.
+// Sampler polls a server's figures, once for all viewers: a process needs only one. It asks often for the queues that
+// somebody watches, and for the others in turn, so that 10,000 queues cost the server no more than some hundred.
 type Sampler struct {
 	server *Server
 	often  time.Duration
@@ -60,19 +59,20 @@ type Sampler struct {
 	watched  map[string]int
 	watchers int
 
-	// Run's own.
+	// Used by Run alone.
 	queues       map[string]*track
 	names, exams time.Time // when they were last asked for
 	checks       []Check
 }
 
-// Sampler of a server; [Sampler.Run] has it work.
+// Sampler returns a sampler of the server. [Sampler.Run] runs it.
 func (s *Server) Sampler() *Sampler {
 	return &Sampler{server: s, often: often, wake: make(chan struct{}, 1), last: &Sample{}, next: make(chan struct{}),
 		watched: map[string]int{}, queues: map[string]*track{}}
 }
 
-// Run samples until the context ends, and then returns nil. While nobody watches it slows down. One Run goes at a time.
+// Run samples until the context ends, and then returns nil. While nobody watches it slows down. Only one Run may run at
+// a time.
 func (p *Sampler) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -82,7 +82,7 @@ func (p *Sampler) Run(ctx context.Context) error {
 	return nil
 }
 
-// rest waits for the next round, which is earlier if somebody comes to watch.
+// rest waits for the next round, which comes earlier if somebody begins to watch.
 func (p *Sampler) rest(ctx context.Context, began time.Time) {
 	for {
 		t := time.NewTimer(time.Until(began.Add(p.often * p.pace())))
@@ -98,7 +98,7 @@ func (p *Sampler) rest(ctx context.Context, began time.Time) {
 	}
 }
 
-// pace is by how much all is slower than it can be.
+// pace is the factor by which the sampler is slowed down.
 func (p *Sampler) pace() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +108,7 @@ func (p *Sampler) pace() time.Duration {
 	return 1
 }
 
-// sample asks for what it is time for, and publishes it.
+// sample asks for what is due, and publishes a sample.
 func (p *Sampler) sample(until context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(until, patience)
 	defer cancel()
@@ -126,13 +126,13 @@ func (p *Sampler) sample(until context.Context, now time.Time) {
 		return
 	}
 	queues := p.sampled(now)
-	if now.Sub(p.exams) >= 3*due { // the gates of many queues cost the most of all
+	if now.Sub(p.exams) >= 3*due { // checking the gates of many queues is the most expensive part
 		p.checks, p.exams = p.examined(ctx, queues), now
 	}
 	p.publish(&Sample{now, nil, queues, p.checks})
 }
 
-// list learns which queues there are, if it is time. One that is gone is known for an hour more: it may be idle.
+// list updates the names of the queues, if that is due. One that is gone is remembered for an hour: it may only be idle.
 func (p *Sampler) list(ctx context.Context, now time.Time, due time.Duration) error {
 	if now.Sub(p.names) < due {
 		return nil
@@ -156,8 +156,8 @@ func (p *Sampler) list(ctx context.Context, now time.Time, due time.Duration) er
 	return nil
 }
 
-// turn is which queues are asked for now: those that are watched, those that are new, and of the others those that were not for the
-// longest.
+// turn chooses the queues to ask for now: watched ones, new ones, and of the others those that were not asked for the
+// longest time.
 func (p *Sampler) turn() (names []string) {
 	p.mu.Lock()
 	names = slices.Collect(maps.Keys(p.watched))
@@ -216,7 +216,8 @@ func (p *Sampler) sampled(now time.Time) []Sampled {
 	return list
 }
 
-// examined are the doctor's checks, and what a sampler knows better: whether work lies about, and dead letters grow.
+// examined are the doctor's checks, and those that a sampler can make better: work without workers, and growing dead
+// letters.
 func (p *Sampler) examined(ctx context.Context, queues []Sampled) []Check {
 	plain := make([]Queue, len(queues))
 	var growing, lying []string
@@ -249,16 +250,15 @@ func (p *Sampler) publish(s *Sample) {
 	p.next = make(chan struct{})
 }
 
-// Latest is the last sample, whose queues are in the order of need: those in trouble first, then by their backlog. It is never
-// changed.
+// Latest is the last sample. Its queues are in the order of need: those in trouble first, then by their backlog. A
+// sample is never changed.
 func (p *Sampler) Latest() *Sample {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last
 }
 
-// Watch yields a sample whenever there is a new one, until the context ends. The named queues are asked for often while
-// somebody watches them.
+// Watch yields each new sample until the context ends. Meanwhile the named queues are asked for often.
 func (p *Sampler) Watch(ctx context.Context, queues ...string) iter.Seq[*Sample] {
 	return func(yield func(*Sample) bool) {
 		defer p.watch(queues, 1)()
@@ -281,7 +281,7 @@ func (p *Sampler) Watch(ctx context.Context, queues ...string) iter.Seq[*Sample]
 	}
 }
 
-// watch counts who watches, and returns what ends it.
+// watch registers a viewer, and returns a function that ends this.
 func (p *Sampler) watch(queues []string, n int) (end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -298,7 +298,7 @@ func (p *Sampler) watch(queues []string, n int) (end func()) {
 	return func() { p.watch(queues, -n) }
 }
 
-// track is what a sampler remembers of a queue.
+// track is what a sampler remembers about a queue.
 type track struct {
 	Queue
 	at      time.Time // when it was last asked for
@@ -306,14 +306,14 @@ type track struct {
 	good    emq.Stats // the last figures that could be read, and when
 	goodAt  time.Time
 	in, out float64
-	hour    []Minute // those that are over; what is in it never changes, since samples share it
+	hour    []Minute // those that are over; its elements never change, because samples share them
 	open    Minute   // the one that is not, and which one that is
 	minute  int64
 	idle    time.Time // since when there is work and no worker
 	grew    time.Time // when there were more dead letters than before
 }
 
-// read takes new figures in.
+// read notes new figures.
 func (t *track) read(q Queue, now time.Time) {
 	t.Queue, t.at = q, now
 	if q.Err != nil {
@@ -326,7 +326,7 @@ func (t *track) read(q Queue, now time.Time) {
 	if first {
 		old = q.Stats
 	}
-	// A counter that went back began anew, with the server or the queue.
+	// A counter that has decreased was reset, with the server or the queue.
 	completed, failed := max(q.Completed-old.Completed, 0), max(q.Failed-old.Failed, 0)
 	in, out := max(jobs(q.Stats)-jobs(old)+completed, 0), completed+failed
 	if t.in, t.out = 0, 0; !first && took > 0 {
@@ -346,7 +346,8 @@ func (t *track) read(q Queue, now time.Time) {
 
 func jobs(s emq.Stats) int64 { return s.Pending + s.Active + s.Scheduled + s.Dead }
 
-// pass adds what came and went to the minute that is open. If others have passed since, it is parted among them.
+// pass adds the jobs that came and went to the current minute. If minutes have passed since the last time, they are
+// divided among these.
 func (t *track) pass(minute int64, m Minute, before int64) {
 	if t.minute == 0 {
 		t.minute = minute
@@ -364,7 +365,7 @@ func (t *track) pass(minute int64, m Minute, before int64) {
 	t.open = Minute{m.Jobs, t.open.In + m.In, t.open.Out + m.Out}
 }
 
-// phantom is a queue that somebody named, and that is none.
+// phantom reports whether a queue that somebody named does not exist.
 func (t *track) phantom() bool {
 	return t.listed.IsZero() && (t.Err != nil || jobs(t.Stats)+t.Completed+t.Failed+t.Waiting == 0)
 }

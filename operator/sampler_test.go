@@ -16,7 +16,7 @@ import (
 	"emq/test/wire"
 )
 
-// sampling is a sampler at work, quicker than by itself.
+// sampling runs a sampler that is faster than the default.
 func sampling(t *testing.T, s *Server, often time.Duration) *Sampler {
 	t.Helper()
 	p := s.Sampler()
@@ -31,7 +31,7 @@ func sampling(t *testing.T, s *Server, often time.Duration) *Sampler {
 	return p
 }
 
-// until watches until a sample is as it should be.
+// until watches until a sample is good.
 func until(t *testing.T, p *Sampler, what string, good func(*Sample) bool, queues ...string) (found *Sample) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -54,7 +54,8 @@ func (s *Sample) queue(name string) Sampled {
 	return Sampled{}
 }
 
-// The queues in trouble come first, each tells why, and a sample once published stays as it is. The server goes and comes back.
+// The queues in trouble come first, each with the reason, and a published sample does not change. The server stops and
+// comes back.
 func TestSampler(t *testing.T) {
 	p, c, s := serve(t, "--appendonly", "yes", "--appendfsync", "always")
 	old := string(emq.LeastID(time.UnixMilli(c.Now()).Add(-time.Hour)))
@@ -92,7 +93,7 @@ func TestSampler(t *testing.T) {
 	})
 	require.Equal(t, copied, fmt.Sprintf("%+v", *first))
 
-	// Idle queues stay, watched or not; one that is none is not shown though it is named.
+	// Idle queues stay, watched or not; a queue that does not exist is not shown although it is named.
 	must(t, c, wire.Queue("lying").Remove("any", old))
 	until(t, sampler, "the queue to be idle", func(s *Sample) bool {
 		return s.queue("lying").Name != "" && s.queue("lying").Pending == 0 && s.queue("lying").Trouble == OK
@@ -109,7 +110,7 @@ func TestSampler(t *testing.T) {
 	require.EqualValues(t, 1, up.queue("busy").Active)
 }
 
-// One sampler asks for all who look, and less often when nobody does.
+// One sampler asks for all viewers, and less often without viewers.
 func TestWatchers(t *testing.T) {
 	_, c, s := serve(t)
 	for i := range 700 {
@@ -125,7 +126,7 @@ func TestWatchers(t *testing.T) {
 	require.Empty(t, sampler.watched)
 	require.Zero(t, sampler.watchers)
 
-	// In a round all that are watched are asked for, and of the others those that were not for the longest.
+	// A round asks for all watched queues, and of the others for those that were not asked for the longest time.
 	turns := s.Sampler()
 	now := time.Now()
 	require.NoError(t, turns.list(t.Context(), now, 0))
@@ -140,7 +141,7 @@ func TestWatchers(t *testing.T) {
 	require.Equal(t, "q0", names[2])
 	require.Equal(t, "q"+strconv.Itoa(round-3), names[round-1])
 
-	// One that is gone for more than an hour is forgotten.
+	// A queue that is gone for more than an hour is forgotten.
 	must(t, c, wire.Queue("q5").Remove("any", "JOBx"))
 	require.NoError(t, turns.list(t.Context(), now.Add(59*time.Minute), 0))
 	require.Contains(t, turns.queues, "q5")
@@ -149,7 +150,7 @@ func TestWatchers(t *testing.T) {
 	require.Contains(t, turns.queues, "q6")
 }
 
-// What comes and goes is reckoned from totals and counters, which may begin anew.
+// The traffic is computed from totals and counters, which may be reset.
 func TestTrack(t *testing.T) {
 	at := time.Unix(60*1000, 0)
 	var track track
@@ -193,7 +194,7 @@ func TestTrack(t *testing.T) {
 	require.Equal(t, OK, s.Trouble, "somebody worked")
 }
 
-// TestLoad measures what a sampler costs its server: EMQ_LOAD is a number of queues. It asserts nothing.
+// TestLoad measures the load of a sampler on its server, with EMQ_LOAD queues. It asserts nothing.
 func TestLoad(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("EMQ_LOAD"))
 	if n == 0 {

@@ -13,39 +13,40 @@ import (
 	emq "emq/clients/go"
 )
 
-// Filter chooses jobs; its zero value chooses all.
+// Filter selects jobs; its zero value selects all.
 type Filter struct {
 	Match     string        // in the payload or the last error, whatever the case of its letters
-	Group     string        // the last error, normalised, is this: see [Normalise]
-	OlderThan time.Duration // by the id; one that does not tell is not older
+	Group     string        // the normalised last error: see [Normalise]
+	OlderThan time.Duration // by the time in the id; a job without one does not match
 	MadeAfter time.Time     // likewise
 
-	// Rows has the rows of the chosen jobs come along, though the filter does not look at them; Payload their payloads too, up to so
-	// many bytes.
+	// Rows requests the rows of the selected jobs although the filter does not need them; Payload also their payloads
+	// of up to that many bytes.
 	Rows    bool
 	Payload int64
 }
 
-// Progress is how far a walk has come. Total is about how many there are to walk.
+// Progress is the progress of a walk. Total is approximate.
 type Progress struct {
 	Seen, Chosen, Changed, Refused int64
-	// Skipped are jobs whose payloads were too long to be searched.
+	// Skipped jobs had payloads that were too long to search.
 	Skipped int64
 	Total   int64
-	// Next is where the walk goes on; empty if that was all.
+	// Next is where the walk can be continued; empty if it is complete.
 	Next Cursor
 }
 
 const (
-	// stride is how many entries a walk reads at a time.
+	// stride is the number of entries that a walk reads at a time.
 	stride = 500
 	// searched is the longest payload that is searched.
 	searched = 1 << 20
 )
 
-// Select walks a state from a place on, at most `window` jobs, 0 being all, and yields those that the filter chooses. It reads
-// only what the filter looks at, so without one the jobs have ids and times alone; payloads of more than 1 MiB are not searched.
-// step, if not nil, is called after each page. While the server fails over or starts again it waits, up to half a minute, and goes on.
+// Select walks a state from a place on, at most `window` jobs or with 0 all, and yields those that match the filter. It
+// reads only what the filter needs, so without one the jobs have only ids and times; payloads of more than 1 MiB are
+// not searched. step, if not nil, is called after each page. While the server fails over or restarts it waits, up to
+// half a minute, and goes on.
 func (s *Server) Select(ctx context.Context, queue string, state emq.State, after Cursor, window int64, f Filter, step func(Progress)) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
 		if err := s.walk(ctx, queue, state, after, window, f, step, func(j Job) bool { return yield(j, nil) }); err != nil {
@@ -109,7 +110,7 @@ func (s *Server) walk(ctx context.Context, queue string, state emq.State, after 
 	return nil
 }
 
-// chooser is a filter at work.
+// chooser is a prepared filter.
 type chooser struct {
 	Filter
 	before  time.Time // made before
@@ -130,7 +131,7 @@ func (f Filter) chooser() *chooser {
 	return c
 }
 
-// jobs has those of the entries that are chosen.
+// jobs returns the selected jobs of the entries.
 func (c *chooser) jobs(ctx context.Context, s *set, entries []entry) (list []Job, err error) {
 	chosen := entries[:0]
 	for _, e := range entries {
@@ -148,7 +149,7 @@ func (c *chooser) jobs(ctx context.Context, s *set, entries []entry) (list []Job
 	return list, nil
 }
 
-// young reports whether a job was made when it is to have been.
+// young reports whether a job was made within the filter's times.
 func (c *chooser) young(made time.Time) bool {
 	switch {
 	case !c.before.IsZero() && (made.IsZero() || made.After(c.before)):
@@ -159,7 +160,7 @@ func (c *chooser) young(made time.Time) bool {
 	return true
 }
 
-// chooses looks at a job, and takes its payload away if that was read to be searched alone.
+// chooses reports whether a job matches, and removes its payload if that was read only for the search.
 func (c *chooser) chooses(j *Job) bool {
 	if c.Group != "" && (j.Err != nil || c.errors.normalise(j.LastError) != c.Group) {
 		return false
@@ -177,7 +178,7 @@ func (c *chooser) chooses(j *Job) bool {
 	return found
 }
 
-// fold makes texts the same that differ in the case of letters alone. Bytes that are no text stay what they are.
+// fold makes texts equal that differ only in the case of letters. Bytes that are not text stay unchanged.
 func fold(s string) string {
 	var b strings.Builder
 	b.Grow(len(s))

@@ -19,7 +19,7 @@ import (
 	"emq/test/wire"
 )
 
-// chosen are the ids of jobs, and how far the walk came.
+// chosen are the ids of the selected jobs, and the progress of the walk.
 func chosen(t *testing.T, s *Server, queue string, state emq.State, after Cursor, window int64, f Filter) (list []string, last Progress) {
 	t.Helper()
 	for j, err := range s.Select(t.Context(), queue, state, after, window, f, func(p Progress) { last = p }) {
@@ -29,7 +29,7 @@ func chosen(t *testing.T, s *Server, queue string, state emq.State, after Cursor
 	return list, last
 }
 
-// holds asserts that each of some ids is in a list: testify's Subset compares each with each.
+// holds asserts that each of some ids is in a list; testify's Subset would take quadratic time.
 func holds(t *testing.T, list, some []string) {
 	t.Helper()
 	in := map[string]bool{}
@@ -102,7 +102,7 @@ func TestRequeueGroup(t *testing.T) {
 	require.Len(t, groups, 1)
 }
 
-// What a filter looks at.
+// What a filter matches.
 func TestFilter(t *testing.T) {
 	_, c, s := serve(t)
 	q := wire.Queue("q")
@@ -128,7 +128,7 @@ func TestFilter(t *testing.T) {
 		require.Equal(t, want.jobs, found, "%d %+v", i, want.f)
 	}
 
-	// Only what is looked at is read.
+	// Only what the filter needs is read.
 	c.Must("CONFIG RESETSTAT")
 	found, p := chosen(t, s, "q", emq.StatePending, "", 0, Filter{OlderThan: time.Hour})
 	require.Equal(t, []string{old}, found)
@@ -148,7 +148,7 @@ func TestFilter(t *testing.T) {
 		require.Nil(t, j.Payload, "it was read to be searched alone")
 	}
 
-	// A long payload is not searched, and that is told; its error is.
+	// A long payload is not searched, and is counted as skipped; its error is searched.
 	must(t, c, q.Enqueue("JOBlong", strings.Repeat("ann", 1<<20)), []string{"HSET", q.Row("JOBlong"), "last_error", "Boom"})
 	found, p = chosen(t, s, "q", emq.StatePending, "", 0, Filter{Match: "ann"})
 	require.Equal(t, []string{old}, found)
@@ -160,7 +160,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A walk has a window, begins where it is told, and ends when it is told.
+// A walk has a window, begins at a given place, and can be stopped.
 func TestWindow(t *testing.T) {
 	_, c, s := serve(t)
 	all := ids(5000)
@@ -195,7 +195,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// While a walk is under way others change the queue: what was there all the time is met once.
+// While others change the queue, a walk meets each job that stays exactly once.
 func TestMoving(t *testing.T) {
 	_, c, s := serve(t)
 	all := ids(4000)
@@ -208,7 +208,7 @@ func TestMoving(t *testing.T) {
 		page := 0
 		var found []string
 		for j, err := range s.Select(t.Context(), queue, state, "", 0, Filter{Rows: true}, func(Progress) {
-			// The last of the page, so that the place has no job; some before it, so that the ranks move; some behind it.
+			// The last of the page, so that the place has no job; some before it, so that the ranks move; some after it.
 			end := (page + 1) * stride
 			gone := append(slices.Clone(all[end-100:end]), all[page*stride:page*stride+90]...)
 			if end < len(all) {
@@ -227,7 +227,7 @@ func TestMoving(t *testing.T) {
 	}
 }
 
-// Between two commands of a page entries come before the place, go there, or a job of the page is claimed.
+// Between two commands of a page, entries are added or removed before the place, or a job of the page is claimed.
 func TestBetween(t *testing.T) {
 	_, c, s := serve(t)
 	all := ids(3000)
@@ -271,7 +271,7 @@ func TestBetween(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, jobs, 2)
 	require.Equal(t, all[3], jobs[0].ID)
-	// One that goes and comes back is shown as what it is.
+	// A job that leaves and comes back is shown with its current state.
 	row := wire.Queue("claimed").Row(all[3])
 	must(t, c, []string{"HSET", row, "state", "active"})
 	set = between("claimed", emq.StatePending, "HMGET", func() { must(t, c, []string{"HSET", row, "state", "pending"}) })
@@ -281,7 +281,7 @@ func TestBetween(t *testing.T) {
 	require.NoError(t, j.Err)
 }
 
-// All pages are read while many jobs leave before the place, between any two commands of the walk.
+// Many jobs before the place leave between any two commands of the walk: all pages are still read.
 func TestCrowd(t *testing.T) {
 	_, c, s := serve(t)
 	all := ids(20_000)
@@ -302,7 +302,7 @@ func TestCrowd(t *testing.T) {
 	<-done
 }
 
-// Groups are bounded.
+// The number of groups is bounded.
 func TestManyGroups(t *testing.T) {
 	_, c, s := serve(t)
 	fill(t, c, "q", "", ids(3000))
@@ -322,7 +322,8 @@ func TestManyGroups(t *testing.T) {
 	require.EqualValues(t, 2000, groups[0].Jobs)
 }
 
-// Jobs in hand are released, scheduled ones run; what is no longer of the state, a lane's, or no job at all is told.
+// Held jobs are released, scheduled ones run; jobs that have left the state, those of lanes, and entries that are not
+// jobs are reported.
 func TestApply(t *testing.T) {
 	_, c, s := serve(t)
 	q := wire.Queue("q")
@@ -366,7 +367,7 @@ func TestApply(t *testing.T) {
 		require.Error(t, err, bad)
 	}
 
-	// A lease that was lost is nobody's to give back.
+	// A lost lease can't be released.
 	fill(t, c, "lost", "", []string{"JOB1"})
 	must(t, c, wire.Queue("lost").Claim(1<<40), []string{"ZADD", "emq:{lost}:active", "1", "JOB1"}, wire.Queue("lost").Reap(0, 1))
 	p, err = s.Apply(t.Context(), Release, "lost", emq.StateActive, each("JOB1"), nil)
@@ -374,13 +375,13 @@ func TestApply(t *testing.T) {
 	require.Equal(t, Progress{Seen: 1, Chosen: 1}, p)
 	require.Equal(t, "1", wire.Value(c.Do("HGET", "emq:{lost}:job:JOB1", "stalled")))
 
-	// It ends between two calls, and what was done is told.
+	// It stops between two calls, and reports what was done.
 	ctx, cancel := context.WithCancel(t.Context())
 	p, err = s.Apply(ctx, Remove, "q", emq.StatePending, each(all[1:]...), func(Progress) { cancel() })
 	require.ErrorIs(t, err, context.Canceled)
 	require.EqualValues(t, batch-3, p.Changed, "of the first call: one was completed, two are others'")
 	require.Len(t, walked(t, s, "q", emq.StatePending, 1000), 1196-batch+3)
-	// A sequence that breaks off: what came before it is done.
+	// A sequence that ends with an error: what came before is done.
 	boom := errors.New("boom")
 	p, err = s.Apply(t.Context(), Remove, "q", emq.StatePending, func(yield func(string, error) bool) {
 		if yield(all[700], nil) {
@@ -389,14 +390,14 @@ func TestApply(t *testing.T) {
 	}, nil)
 	require.ErrorIs(t, err, boom)
 	require.EqualValues(t, 1, p.Changed)
-	// A refusal ends it.
+	// A refusal stops it.
 	c.Must("SET emq:{q}:dead x")
 	p, err = s.Apply(t.Context(), Remove, "q", emq.StatePending, each(all...), nil)
 	require.ErrorContains(t, err, "WRONGTYPE")
 	require.Zero(t, p.Changed)
 }
 
-// failing tells of the first error.
+// failing records the first error.
 type failing struct {
 	emq.Conn
 	once   sync.Once
@@ -411,7 +412,7 @@ func (c *failing) Do(ctx context.Context, args ...string) (emq.Reply, error) {
 	return r, err
 }
 
-// A walk waits for a server that can't be reached for a while, and misses nothing.
+// A walk waits while the server can't be reached, and misses nothing.
 func TestWalkThroughCut(t *testing.T) {
 	p, c, _ := serve(t)
 	all := ids(2000)
@@ -439,7 +440,7 @@ func TestWalkThroughCut(t *testing.T) {
 	<-mended
 }
 
-// A failover in the midst of the work: it waits, and goes on. An answer that was lost makes no difference.
+// A failover during the work: it waits, and goes on. A lost reply makes no difference.
 func TestApplyThroughFailover(t *testing.T) {
 	needs(t)
 	place := store.Open(t, store.Module())

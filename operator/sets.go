@@ -14,7 +14,7 @@ var setOf = map[emq.State]string{
 	emq.StatePending: "pending", emq.StateActive: "active", emq.StateScheduled: "schedule", emq.StateDead: "dead",
 }
 
-// set is a queue's jobs of a state.
+// set is the jobs of a queue in one state.
 type set struct {
 	rows
 	key   string
@@ -34,9 +34,9 @@ func (s *Server) set(ask asker, queue string, state emq.State) (*set, error) {
 	return &set{r, r.base + name, state, state == emq.StateActive || state == emq.StateScheduled}, nil
 }
 
-// after has up to n entries behind a place, and tells whether there are more.
+// after returns up to n entries after a place, and whether there are more.
 func (s *set) after(ctx context.Context, p place, n int) (list []entry, more bool, err error) {
-	if !s.timed { // in one step, whatever comes and goes
+	if !s.timed { // one command, so that it is atomic
 		r, err := s.ask(ctx, "ZRANGE", s.key, p.bound(), "+", "BYLEX", "LIMIT", "0", strconv.Itoa(n+1))
 		if err != nil {
 			return nil, false, err
@@ -46,8 +46,8 @@ func (s *set) after(ctx context.Context, p place, n int) (list []entry, more boo
 		}
 		return list[:min(n, len(list))], len(list) > n, nil
 	}
-	// By rank, since many may have the same time. A rank is good for a moment only, so some entries more are read before the
-	// place: if they all have gone meanwhile, so may others have that nobody would see.
+	// By rank, because many may have the same time. A rank is valid only for a moment, so some entries before the place
+	// are read too: if all of them are gone meanwhile, entries after the place may have been missed.
 	const margin, tries = 100, 5
 	for try := 1; ; try++ {
 		rank, err := s.rank(ctx, p)
@@ -71,7 +71,7 @@ func (s *set) after(ctx context.Context, p place, n int) (list []entry, more boo
 	}
 }
 
-// before counts the entries before a place, and has the place with n of them behind it.
+// before counts the entries before a place, and returns the place that is n entries earlier.
 func (s *set) before(ctx context.Context, p place, n int) (count int64, begin place, err error) {
 	if !p.given {
 		return 0, begin, nil
@@ -99,7 +99,7 @@ func (s *set) before(ctx context.Context, p place, n int) (count int64, begin pl
 	return count, begin, err
 }
 
-// count is about how many entries are behind a place.
+// count is the approximate number of entries after a place.
 func (s *set) count(ctx context.Context, p place) (int64, error) {
 	if !s.timed {
 		r, err := s.ask(ctx, "ZLEXCOUNT", s.key, p.bound(), "+")
@@ -113,8 +113,8 @@ func (s *set) count(ctx context.Context, p place) (int64, error) {
 	return max(r.Int-rank, 0), err
 }
 
-// rank is how many entries are before a place in a set of times: by the entry, if it is still there; else by halves among those
-// of the same time, which may be millions.
+// rank is the number of entries before a place in a set of times: by the entry, if it still exists; else by bisection
+// among those with the same time, which may be millions.
 func (s *set) rank(ctx context.Context, p place) (int64, error) {
 	if !p.given {
 		return 0, nil
@@ -151,7 +151,7 @@ func (s *set) rank(ctx context.Context, p place) (int64, error) {
 	return low, nil
 }
 
-// ranks has the entries of some ranks, with their scores.
+// ranks returns the entries of some ranks, with their scores.
 func (s *set) ranks(ctx context.Context, first, last int64) (list []entry, err error) {
 	r, err := s.ask(ctx, "ZRANGE", s.key, strconv.FormatInt(first, 10), strconv.FormatInt(last, 10), "WITHSCORES")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"emq/test/store"
 )
 
-// audit goes through a whole queue and returns what was found, each as "finding id where remedy applied". Between two
-// calls it does what it is told to.
+// audit goes through a whole queue and returns the findings, each as "finding id where remedy applied". It calls `between`
+// before each further call.
 func (st *fixture) audit(q queue, count int64, fix bool, between ...func()) (found []string) {
 	st.t.Helper()
 	call := q.Audit
@@ -37,7 +37,7 @@ func (st *fixture) audit(q queue, count int64, fix bool, between ...func()) (fou
 	}
 }
 
-// breakage writes one job by hand that may be in any set, of any state, or of none.
+// breakage writes a job directly: in any sets, and with any state or none.
 func (st *fixture) breakage(dice *rand.Rand, q queue, id string) {
 	pick := func(list ...string) string { return list[dice.IntN(len(list))] }
 	var lines []string
@@ -66,8 +66,8 @@ func (st *fixture) breakage(dice *rand.Rand, q queue, id string) {
 	st.Must(lines...)
 }
 
-// TestAuditPutsStoresRight breaks queues at random and has them put right: after one audit with FIX nothing is found any
-// more, and the store is as the wire has it, but for keys that are nobody's to remove. Whoever held a job still does.
+// TestAuditPutsStoresRight breaks queues at random and audits them with FIX: after that there are no findings, the store is
+// valid except for keys that AUDIT must not remove, and every holder still holds its job.
 func TestAuditPutsStoresRight(t *testing.T) {
 	s := start(t, withModule())
 	dice := rand.New(rand.NewPCG(store.Seed(t), 0))
@@ -115,8 +115,8 @@ func TestAuditPutsStoresRight(t *testing.T) {
 	}
 }
 
-// TestAuditBesideTheVerbs audits queues while all verbs are at work on them, with FIX and without: what is right is never
-// found wrong, and no job is lost, returned or moved by it.
+// TestAuditBesideTheVerbs audits queues while clients use all verbs on them, with FIX and without: there are no false
+// findings, and the audit loses, returns or moves no job.
 func TestAuditBesideTheVerbs(t *testing.T) {
 	s := start(t, withModule())
 	dice := rand.New(rand.NewPCG(store.Seed(t), 1))
@@ -167,7 +167,7 @@ func TestAuditBesideTheVerbs(t *testing.T) {
 		require.Empty(t, st.audit(good, int64(1+dice.IntN(20)), dice.IntN(2) == 0, act))
 	}
 	require.Greater(t, settled, 20)
-	// And without changing anything: not one effect, whatever there is.
+	// An audit without FIX has no effects.
 	before := st.digest()
 	require.Empty(t, st.audit(good, 1000, true))
 	require.Equal(t, before, st.digest())
@@ -184,12 +184,12 @@ func TestAuditOfLargeSets(t *testing.T) {
 	found := st.audit(good, 100, true)
 	require.Len(t, found, 4*n)
 	slices.Sort(found)
-	require.Len(t, slices.Compact(found), 4*n, "none twice")
+	require.Len(t, slices.Compact(found), 4*n, "no finding twice")
 	require.Equal(t, integer(1), st.Do("EXISTS", good.Pending(), good.Active(), good.Schedule(), good.Dead()))
 	require.Equal(t, []string{"JOBz"}, st.Members(good.Pending()))
 }
 
-// Rows are found among many other keys, and only the queue's own: its name means itself in the pattern.
+// The rows of a queue are found among many other keys, and no other queue's: the pattern matches the name literally.
 func TestAuditFindsItsOwnRows(t *testing.T) {
 	st := open(t)
 	names := []string{"a", "*", "?", "[a-z]", "[^b]", "\\a", "a*", "a-b]c^", "ab", "\x01\xff\r\n", strings.Repeat("n*", 3000)}
@@ -206,7 +206,7 @@ func TestAuditFindsItsOwnRows(t *testing.T) {
 	}
 }
 
-// A row whose time is over is no row: its entry goes, and the server removes the row as ever.
+// An expired row counts as absent: its entry is dropped, and the server removes the row as usual.
 func TestAuditMeetsWhatHasExpired(t *testing.T) {
 	s := witnessed(t)
 	st := s.fresh(t)
@@ -249,14 +249,14 @@ func TestAuditKeepsHolders(t *testing.T) {
 			st.Must(wreck...)
 			require.NotEmpty(t, st.audit(good, 100, true))
 			require.Empty(t, store.Read(t, st.Conn)[0].Check(wire6))
-			st.Do(good.Reap(1, 10)...) // what has lapsed is the audit's own deadline: nobody lost a lease
+			st.Do(good.Reap(1, 10)...) // the deadline was set by the audit, so its expiry is no lost lease
 			require.NotContains(t, st.row(good, "JOB1"), "stalled")
 			require.Equal(t, integer(1), st.Do(good.Complete("JOB1", token)...))
 		})
 	}
 }
 
-// Where the server's own scans have no name, the audit says so and changes nothing.
+// Where SCAN or ZSCAN is renamed, the audit says so and changes nothing.
 func TestAuditWithoutScan(t *testing.T) {
 	for _, name := range []string{"SCAN", "ZSCAN"} {
 		t.Run(name, func(t *testing.T) {

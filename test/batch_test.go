@@ -13,10 +13,10 @@ import (
 	"emq/test/wire"
 )
 
-// The verbs for many jobs. What is true of every verb is tried where the others are (orders, numbers, wrong types, the
-// fence, the catalogue); here is what is theirs: one command for all jobs, and a status for each.
+// The verbs for many jobs. What holds for every verb is tested with the others (orders, numbers, wrong types, the fence, the
+// catalogue); the tests here are about merged effects and statuses.
 
-// many repeats what is said of one job for n of them, %d being the job's number.
+// many repeats a job's words for n jobs; %d stands for the job's number.
 func many(n int, of ...string) (words []string) {
 	for i := range n {
 		for _, word := range of {
@@ -145,7 +145,7 @@ func init() {
 			after: []string{"HGET emq:{q}:metrics:completed count => " + bulk("3")},
 		},
 		transition{
-			name: "mcomplete of none that is held", given: all, want: status(-1, -2, 0, -1),
+			name: "mcomplete of jobs that are not held", given: all, want: status(-1, -2, 0, -1),
 			args: good.Mcomplete("JOB1", "7", "JOB5", "5", "JOB9", "1", "JOB1", "2"),
 		},
 		transition{
@@ -211,7 +211,7 @@ func init() {
 	)
 }
 
-// On an unclaimed store a row refuses the call, wherever in the list it is, and nothing is done for those before it.
+// On an unclaimed store, a row anywhere in the list refuses the call, and nothing is done for the jobs before it.
 func TestBatchesAndAnAbsentIdentity(t *testing.T) {
 	s := witnessed(t)
 	for verb, args := range map[string]func(words ...string) []string{
@@ -263,7 +263,7 @@ func TestBatchesAndAnAbsentIdentity(t *testing.T) {
 	}
 }
 
-// of gives each id the further words of a job.
+// of follows each id by the other words of a job.
 func of(ids []string, words ...string) (list []string) {
 	for _, id := range ids {
 		list = append(append(list, id), words...)
@@ -271,7 +271,7 @@ func of(ids []string, words ...string) (list []string) {
 	return list
 }
 
-// The length of a list, and the words of each job.
+// The limits of a list's length, and of the number of words of a job.
 func TestListLengths(t *testing.T) {
 	s := witnessed(t)
 	for verb, c := range map[string]struct {
@@ -303,7 +303,7 @@ func TestListLengths(t *testing.T) {
 	}
 }
 
-// A thousand jobs in each call, through their whole life, and each counts under what came of it.
+// A thousand jobs in each call, through their whole life; INFO counts each by its result.
 func TestAThousandJobs(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)
@@ -337,7 +337,7 @@ func TestAThousandJobs(t *testing.T) {
 	require.Len(t, st.Members(good.Schedule()), 500)
 }
 
-// Whatever is in the calls, and however the jobs end: the memory of a thousand jobs is given back.
+// The memory for a thousand jobs is freed, whatever the calls contain and however the jobs end.
 func TestMemoryOfBatchesIsGivenBack(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)
@@ -373,11 +373,11 @@ func TestMemoryOfBatchesIsGivenBack(t *testing.T) {
 	rounds(3)
 	before := used()
 	rounds(40)
-	// The smallest of what is to be given back, the places of ids that are there twice, comes to 520 KB.
+	// The smallest allocation, the places of ids that are listed twice, would leak 520 KB.
 	require.Less(t, used()-before, int64(256<<10), "bytes kept after 40 rounds")
 }
 
-// Each job counts under its result; the call counts once, and a refusal is one of the call's.
+// INFO counts each job by its result, and the call once; a refusal is a result of the call.
 func TestInfoCountsEachJob(t *testing.T) {
 	s := start(t, withModule())
 	for _, tt := range []struct {
@@ -467,7 +467,7 @@ func TestNamesInBatches(t *testing.T) {
 	})
 }
 
-// Batches in a transaction, from scripts and functions, and for a module of another's.
+// Batches in a transaction, from scripts and functions, and from another module.
 func TestBatchesInContexts(t *testing.T) {
 	s := witnessed(t)
 	t.Run("a transaction is one unit", func(t *testing.T) {
@@ -539,7 +539,7 @@ func TestBatchesInContexts(t *testing.T) {
 	})
 }
 
-// Without memory nothing enters, and what is there drains.
+// When memory is full, no new job is accepted, but the existing ones can be processed.
 func TestBatchesOutOfMemory(t *testing.T) {
 	s := witnessed(t)
 	st := full(t, s)
@@ -552,7 +552,7 @@ func TestBatchesOutOfMemory(t *testing.T) {
 	require.Equal(t, status(1), st.Do(good.Mfail(2, "JOB2", "1", "0", "why")...))
 }
 
-// On a replica, writable or not, each is refused; what the primary did arrives there as plain commands.
+// A replica, writable or not, refuses each; it receives the primary's effects as plain commands.
 func TestBatchesAndReplicas(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)
@@ -575,7 +575,7 @@ func TestBatchesAndReplicas(t *testing.T) {
 	require.Equal(t, st.digest(), r.digest())
 }
 
-// What a server without the module reads from the append-only file is what was there.
+// A server without the module restores the same data from the append-only file.
 func TestBatchesInTheAppendOnlyFile(t *testing.T) {
 	s := start(t, withModule("--appendonly", "yes", "--appendfsync", "always"))
 	st := s.fresh(t)
@@ -588,7 +588,7 @@ func TestBatchesInTheAppendOnlyFile(t *testing.T) {
 	require.Equal(t, before, st.digest())
 }
 
-// Another module may write from inside the callback of a row or a set that is made.
+// Another module may write from the callback of a new row or set.
 func TestAnotherModuleWritesInTheMiddleOfABatch(t *testing.T) {
 	s := start(t, withModule())
 	s.loadTestModule(t, "meddler")
@@ -638,7 +638,7 @@ func TestAnotherModuleWritesInTheMiddleOfABatch(t *testing.T) {
 	}
 }
 
-// Sets, rows and counters that have expired, and are still there, are none.
+// Expired sets, rows and counters that the server has not removed yet count as absent.
 func TestBatchesMeetExpiredKeys(t *testing.T) {
 	s := start(t, withModule())
 	replica := follow(t, s)
@@ -658,7 +658,7 @@ func TestBatchesMeetExpiredKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			st := s.fresh(t)
 			st.Must("DEBUG SET-ACTIVE-EXPIRE 0")
-			t.Cleanup(func() { st.Must("FLUSHALL", "DEBUG SET-ACTIVE-EXPIRE 1") }) // what is left is the test's doing
+			t.Cleanup(func() { st.Must("FLUSHALL", "DEBUG SET-ACTIVE-EXPIRE 1") }) // the test left damage
 			if name != "menqueue" {
 				st.put(good, "JOB1", "active", "attempts", "1")
 				st.put(good, "JOB2", "active", "attempts", "1")
@@ -691,7 +691,7 @@ func TestBatchesMeetExpiredKeys(t *testing.T) {
 	}
 }
 
-// A counter keeps its own time to live where a field can have one, whatever it is counted up by.
+// Where fields can expire, a counter keeps its time to live, whatever the increment.
 func TestBatchesKeepACountersTimeToLive(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)
@@ -713,7 +713,7 @@ func TestBatchesKeepACountersTimeToLive(t *testing.T) {
 	}
 }
 
-// A panic in the middle of a list leaves nothing of what was decided before it.
+// A panic in the middle of a list drops what was decided before it.
 func TestBatchesPanic(t *testing.T) {
 	s := faulty(t)
 	s.observers = newObservers(t, s)
@@ -738,7 +738,7 @@ func TestBatchesPanic(t *testing.T) {
 	}
 }
 
-// Go's runtime is as it was: a batch allocates nothing there, however many jobs it has.
+// A batch allocates nothing in Go, however many jobs it has.
 func TestBatchesAndTheRuntime(t *testing.T) {
 	st := faulty(t).fresh(t)
 	st.Heard = nil
@@ -754,7 +754,7 @@ func TestBatchesAndTheRuntime(t *testing.T) {
 	require.Equal(t, int64(1), after["goroutines"])
 }
 
-// refusesToWrite has each verb called by a script that said that it does not write.
+// refusesToWrite calls each verb from a script that is flagged no-writes.
 func (st *fixture) refusesToWrite(verbs map[string][]string) {
 	st.t.Helper()
 	for verb, args := range verbs {

@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// No broken entry blocks a queue: each is dealt with as it deserves, and the next job is handed out by the same call.
+// No broken entry blocks a queue: it is dropped or buried, and the same call hands out the next job.
 func TestBrokenEntries(t *testing.T) {
 	const row = "emq:{q}:job:JOB0"
 	const (
 		droppedOnly = "dropped"     // the entry leaves pending, nothing else happens
 		isDead      = "dead"        // the row is marked dead and enters that set
 		deadNoEntry = "dead, alone" // the row is marked dead
-		handedOut   = "handed out"  // the entry is no broken one after all
+		handedOut   = "handed out"  // the entry is not broken
 	)
 	tests := []struct {
 		name   string
@@ -84,7 +84,7 @@ func TestBrokenEntries(t *testing.T) {
 			case isDead, deadNoEntry:
 				fields := st.row(good, "JOB0")
 				require.Equal(t, "dead", fields["state"])
-				require.Contains(t, fields["last_error"], "attempts", "the reason is told")
+				require.Contains(t, fields["last_error"], "attempts", "the row has the reason")
 				require.Equal(t, "x", fields["payload"], "the payload is kept")
 				if tt.fate == isDead {
 					require.Equal(t, int64(0), st.score(good.Dead(), "JOB0"))
@@ -97,7 +97,7 @@ func TestBrokenEntries(t *testing.T) {
 	}
 }
 
-// A row that has expired is no row.
+// An expired row counts as absent.
 func TestExpiredRows(t *testing.T) {
 	st := open(t)
 	st.put(good, "JOB0", "pending", "attempts", "0")
@@ -112,7 +112,7 @@ func TestExpiredRows(t *testing.T) {
 	require.Equal(t, claimed("JOB0", "new", 1), st.Do(good.Claim(1000)...))
 }
 
-// One call passes over at most 100 broken entries; the next goes on.
+// One call drops at most 100 broken entries; the next call continues.
 func TestTheBoundOfBrokenEntries(t *testing.T) {
 	s := witnessed(t)
 	kinds := map[string]func(st *fixture, id string){
@@ -147,7 +147,7 @@ func TestTheBoundOfBrokenEntries(t *testing.T) {
 	}
 }
 
-// A payload that is not there is nil, and stays so.
+// A row without a payload is handed out with nil, and gets none.
 func TestMissingPayload(t *testing.T) {
 	st := open(t)
 	st.Must("HSET emq:{q}:job:JOB1 state pending attempts 0 data x", "ZADD emq:{q}:pending 0 JOB1")
@@ -155,7 +155,7 @@ func TestMissingPayload(t *testing.T) {
 	require.Equal(t, integer(1), st.Do(good.Complete("JOB1", "1")...))
 }
 
-// Rows and sets in every encoding that the server has for them.
+// Rows and sets in every encoding of the server.
 func TestEncodings(t *testing.T) {
 	st := open(t)
 	for i, config := range []string{"1", "512"} {

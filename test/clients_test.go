@@ -9,7 +9,7 @@ import (
 	valkeygo "github.com/valkey-io/valkey-go"
 )
 
-// The client libraries that users have carry a job through its life without knowing the verbs.
+// Common client libraries, which do not know the verbs, carry a job through its life.
 
 func TestGoRedis(t *testing.T) {
 	s := start(t, withModule())

@@ -22,13 +22,13 @@ var settings = []struct {
 	{"emq.max-payload-bytes", "0", 0, maxInt31},
 }
 
-// setTo asserts what a setting is.
+// setTo asserts the value of a setting.
 func (st *fixture) setTo(name, want string) {
 	st.t.Helper()
 	st.reply(array(bulk(name), bulk(want)), "CONFIG GET "+name)
 }
 
-// Each setting has its default, takes what is in its bounds, and refuses, with the server's own words, what is not.
+// Each setting has its default, accepts values within its bounds, and refuses others with the server's own error.
 func TestSettings(t *testing.T) {
 	st := start(t, withPump()).fresh(t)
 	for _, s := range settings {
@@ -49,14 +49,14 @@ func TestSettings(t *testing.T) {
 				st.refusal("ERR CONFIG SET failed", "CONFIG", "SET", s.name, word)
 				st.setTo(s.name, want)
 			}
-			// Of two settings in one command, one is refused: neither is taken.
+			// One of two settings in a command is refused, so neither is changed.
 			st.refusal("ERR CONFIG SET failed", "CONFIG", "SET", s.name, s.start, "maxmemory-samples", "0")
 			st.setTo(s.name, want)
 			st.Must("CONFIG SET " + s.name + " " + s.start)
 		})
 	}
 	require.Len(t, value(st.Do("CONFIG", "GET", "emq.*")), 2*len(settings), "there are no others")
-	st.Must("CONFIG SET emq.pump-interval-ms 0") // the verbs are to move the job
+	st.Must("CONFIG SET emq.pump-interval-ms 0") // the verbs move the job
 	st.life("q", "JOB1", "x")
 }
 
@@ -70,8 +70,8 @@ func configured(t *testing.T, file string, flags ...string) *fixture {
 	return start(t, valkey.Options{Server: script, Args: flags}).attachPlain(t)
 }
 
-// Settings stand in the configuration file, before or after the line that loads the module, and CONFIG REWRITE writes
-// what was set.
+// Settings may be in the configuration file before or after the line that loads the module, and CONFIG REWRITE writes
+// changed ones.
 func TestSettingsInTheFile(t *testing.T) {
 	load := "loadmodule " + os.Getenv("EMQ_MODULE")
 	for name, lines := range map[string][]string{
@@ -101,9 +101,9 @@ func TestSettingsInTheFile(t *testing.T) {
 	}
 }
 
-// However the module is loaded, CONFIG REWRITE (Sentinel's, at each failover) leaves a configuration with which the server
-// starts, once with the module, and with its settings. Where it writes a loadmodule line beside one that it does not see,
-// the log says so. It writes no more of them the next time.
+// However the module is loaded, CONFIG REWRITE (by Sentinel at each failover) leaves a configuration with which the server
+// starts, with the module loaded once and with its settings. If it adds a loadmodule line to one that it does not see, the
+// log says so. It adds no further line the next time.
 func TestRewrittenConfiguration(t *testing.T) {
 	module := os.Getenv("EMQ_MODULE")
 	link := filepath.Join(t.TempDir(), "link.so")
@@ -114,7 +114,7 @@ func TestRewrittenConfiguration(t *testing.T) {
 	for name, way := range map[string]struct {
 		file, included string
 		flags          []string
-		lines          int    // that load it, once it was rewritten
+		lines          int    // that load it, after the rewrite
 		memcheck       string // of crash-memcheck-enabled
 	}{
 		"by the file":                   {file: load, lines: 1, memcheck: "no"},
@@ -162,7 +162,7 @@ func TestRewrittenConfiguration(t *testing.T) {
 				}
 				lines = way.lines
 
-				// The pump, too, is there once, and hears of what it has to do.
+				// There is also one pump, and it learns of its work.
 				st.Must("CONFIG SET emq.pump-interval-ms 10")
 				require.Equal(t, integer(1), st.Do(good.ScheduleAt("JOB2", "x", 1)...))
 				waitFor(t, "the job that is due", func() bool { return len(st.Members(good.Pending())) == 1 })
@@ -185,8 +185,8 @@ func TestBadSettingAtStart(t *testing.T) {
 	}
 }
 
-// MODULE LOADEX takes settings. One that it can't take leaves a server without the module, as it was, and the next
-// load is as good as a first.
+// MODULE LOADEX takes settings. If one is refused, the server stays without the module, unchanged, and the next load works
+// like a first one.
 func TestSettingsOfLoadex(t *testing.T) {
 	path := os.Getenv("EMQ_MODULE")
 	for _, args := range [][]string{
@@ -200,7 +200,7 @@ func TestSettingsOfLoadex(t *testing.T) {
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			st := start(t, withoutModule()).bare(t)
-			st.stock(300) // the scan of a module that goes at once must not outlive it
+			st.stock(300) // the scan must not outlive a module that is unloaded at once
 			for range 3 {
 				st.refusal("ERR ", append([]string{"MODULE", "LOADEX", path}, args...)...)
 				require.Zero(t, st.loaded())

@@ -58,7 +58,7 @@ func TestInTransaction(t *testing.T) {
 	))
 }
 
-// A transaction whose watched key was changed by a verb does nothing; one whose key a verb left alone goes on.
+// A transaction does nothing if a verb has changed its watched key, and runs if a verb has left the key alone.
 func TestWatch(t *testing.T) {
 	s := start(t, withModule())
 	changed := map[string]string{
@@ -181,7 +181,7 @@ func TestFromScript(t *testing.T) {
 			{bulk("dead"), good.Fail("JOB1", "1", 0, 1, "why")},
 		} {
 			reply := st.Do(append([]string{"FCALL", "run", "0"}, step.args...)...)
-			if step.want[0] == '-' { // the server tells where in the script it happened
+			if step.want[0] == '-' { // the server adds where in the script it happened
 				require.True(t, strings.HasPrefix(reply, strings.TrimSuffix(step.want, "\r\n")), "%q", reply)
 			} else {
 				require.Equal(t, step.want, reply)
@@ -207,8 +207,7 @@ func TestFromScript(t *testing.T) {
 	})
 }
 
-// The clock stands still inside a unit of execution: two claims in one transaction or script get one deadline, however
-// long the unit takes.
+// The clock does not advance within a transaction or script: two claims in it get the same deadline, however long it takes.
 func TestOneNowForAUnit(t *testing.T) {
 	s := start(t, withModule())
 	prepare := func(t *testing.T) *fixture {
@@ -235,7 +234,7 @@ func TestOneNowForAUnit(t *testing.T) {
 		for _, args := range [][]string{
 			good.Claim(1000), good.ScheduleIn("JOB3", "x", 30000), {"DEBUG", "SLEEP", "0.02"},
 			good.ScheduleIn("JOB4", "x", 30000), good.Claim(30000), good.Extend("JOB1", "1", 30000),
-			good.ScheduleIn("JOB5", "x", 0), good.Promote(10), // what is due in no time is due
+			good.ScheduleIn("JOB5", "x", 0), good.Promote(10), // with a delay of 0 it is due at once
 		} {
 			require.Equal(t, "+QUEUED\r\n", st.Do(args...))
 		}
@@ -282,8 +281,7 @@ func TestProtocolVersions(t *testing.T) {
 	require.Equal(t, "+OK\r\n", three.Do("CLIENT", "REPLY", "ON"))
 }
 
-// Ten thousand commands are sent before the first reply is read, with and without threads that read and write beside the
-// main one.
+// Ten thousand commands are sent before the first reply is read, with and without I/O threads.
 func TestDeepPipeline(t *testing.T) {
 	for _, threads := range []string{"1", "3"} {
 		t.Run("io-threads "+threads, func(t *testing.T) { deepPipeline(open(t, "--io-threads", threads)) })
@@ -330,7 +328,7 @@ func deepPipeline(st *fixture) {
 	st.Must("FLUSHALL")
 }
 
-// A client that waits on a set by the server's own command is woken by a verb as by the plain ZADD.
+// A client that blocks on a set with the server's own command is woken by a verb as by a plain ZADD.
 func TestWaitersAreWoken(t *testing.T) {
 	s := start(t, withModule())
 	waiting := func(st *fixture, set string) *wire.Conn {
@@ -378,7 +376,7 @@ func TestWaitersAreWoken(t *testing.T) {
 	}
 }
 
-// CLIENT REPLY OFF and a client that goes away in the middle leave no half-done job.
+// CLIENT REPLY OFF, and a client that disconnects in the middle, leave no half-done job.
 func TestClientsThatDoNotListen(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)

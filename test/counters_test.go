@@ -7,8 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A counter grows as HINCRBY would make it grow; where HINCRBY would refuse, it is left alone, and the job is settled all
-// the same.
+// A counter grows as with HINCRBY; where HINCRBY would fail, it is left alone, and the job is settled nevertheless.
 func TestCounters(t *testing.T) {
 	s := start(t, withModule())
 	counts := append([]string{
@@ -50,7 +49,7 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// One REAP that buries several jobs counts each, as long as HINCRBY would.
+// One REAP that buries several jobs counts each, until HINCRBY would fail.
 func TestCountersOfSeveral(t *testing.T) {
 	s := witnessed(t)
 	for count, want := range map[string]string{

@@ -11,7 +11,7 @@ import (
 
 const panicID = "JOB-debug-panic"
 
-// faulty starts a server with the build that has fault triggers. They may panic.
+// faulty starts a server with the debug build, which has fault triggers. It may log panics.
 func faulty(t *testing.T, args ...string) *server {
 	t.Helper()
 	s := start(t, withDebugModule(args...))
@@ -19,8 +19,7 @@ func faulty(t *testing.T, args ...string) *server {
 	return s
 }
 
-// A panic inside a decision becomes an error reply; the server lives, nothing has changed, and the log tells where it
-// came from.
+// A panic in a decision becomes an error reply; the server keeps running, nothing has changed, and the log has the stack.
 func TestPanic(t *testing.T) {
 	s := faulty(t)
 	s.observers = newObservers(t, s)
@@ -123,17 +122,17 @@ func TestRuntime(t *testing.T) {
 	const n, batch = 100_000, 2000
 	s := faulty(t)
 	st := s.fresh(t)
-	st.Heard = nil // what the requests answer is asserted here
+	st.Heard = nil // the replies are asserted here
 	at := runtimeOf(st)
 	require.Equal(t, int64(1), at["goroutines"])
 	require.Equal(t, int64(2), at["gomaxprocs"])
 	require.Equal(t, int64(0), at["numgc"])
 	require.GreaterOrEqual(t, at["sigaltstack_bytes"], int64(262144))
 	require.LessOrEqual(t, at["threads"], int64(24))
-	idle := runtimeOf(st)["mallocs"] - at["mallocs"] // what asking costs
+	idle := runtimeOf(st)["mallocs"] - at["mallocs"] // the allocations of EMQ.DEBUG itself
 
 	id := func(i int) string { return fmt.Sprintf("JOB%06d", i) }
-	// Each phase sends every job's request and says which replies are right.
+	// Each phase sends a request for every job, and says which replies are right.
 	phases := []struct {
 		name    string
 		request func(i int) []string

@@ -17,7 +17,7 @@ type transition struct {
 	want   string
 	stream []string
 	after  []string // the rows and sets afterwards, as "command => reply"
-	broken []string // what stays damaged in the store
+	broken []string // the damage that stays in the store
 }
 
 const (
@@ -412,7 +412,7 @@ var transitions = []transition{
 	},
 }
 
-// finding is what AUDIT says of one thing.
+// finding is one finding in the reply of AUDIT.
 func finding(what, id, where, remedy string, applied int64) string {
 	return array(bulk(what), bulk(id), bulk(where), bulk(remedy), integer(applied))
 }
@@ -482,9 +482,9 @@ func init() {
 	)
 }
 
-// TestEffects runs every branch of every verb and compares what a replica received, as one unit and word by word. The
-// keys that changed must fail a WATCH and leave the client caches, and no others. Then it sets the store up anew and
-// runs what the replica received, as plain commands: they must lead to the same store and to the same keyspace events.
+// TestEffects runs every branch of every verb and compares the transaction that a replica received, word by word.
+// Exactly the keys that changed must fail a WATCH and be invalidated in client caches. Then it sets the store up again
+// and runs what the replica received as plain commands, which must lead to the same store and the same keyspace events.
 func TestEffects(t *testing.T) {
 	s := witnessed(t)
 	for _, tr := range transitions {
@@ -499,8 +499,8 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// run makes the transition and then, on a store set up anew, the plain commands that a replica received for it. Both
-// must lead to the same store.
+// run makes the transition and then, on a store that is set up again, runs the plain commands that a replica received
+// for it. Both must lead to the same store.
 func (tr transition) run(st *fixture) (o, plain observed) {
 	st.t.Helper()
 	st.damaged(tr.broken...)
@@ -539,8 +539,8 @@ func TestEventClasses(t *testing.T) {
 	require.Greater(t, seen, 100, "events were seen at all")
 }
 
-// without returns the events of other kinds. The server itself tells of a key's creation, at once; the other events
-// are sent when a command is done.
+// without returns the events of other kinds. The server itself announces a new key at once; the other events are sent when a
+// command is done.
 func without(kind string, events []string) []string {
 	return slices.DeleteFunc(slices.Clone(events), func(e string) bool { return strings.HasPrefix(e, kind+" ") })
 }
@@ -554,8 +554,7 @@ func byKey(events []string) map[string][]string {
 	return keys
 }
 
-// countedLast is the stream of one unit as a server sends it whose fields can expire: there a command counts, after all
-// else.
+// countedLast is the stream of one verb from a server on which fields can expire: there HINCRBY comes last.
 func (st *fixture) countedLast(stream []string) []string {
 	st.t.Helper()
 	if main, _, _ := strings.Cut(st.Info("valkey_version"), "."); main == "8" {
@@ -582,7 +581,7 @@ func (st *fixture) streamed(o observed, want []string) {
 	for i, line := range want {
 		line = strings.ReplaceAll(line, "RUN", run)
 		if strings.HasSuffix(line, " BAD") {
-			// The text is the implementer's; the store after the plain commands holds it.
+			// The wire does not fix this text; it is taken from the row.
 			reason := st.row(good, "JOB1")["last_error"]
 			require.Contains(st.t, reason, "attempts", "the reason for a bad row")
 			line = strings.TrimSuffix(line, "BAD") + show([]string{reason})
@@ -592,7 +591,7 @@ func (st *fixture) streamed(o observed, want []string) {
 	o.streamed(st.t, lines...)
 }
 
-// The stream of a whole life. That a refusal is seen by nobody, TestCheckOrder asserts.
+// The replication stream of a whole life. TestCheckOrder asserts that a refusal leaves no trace.
 func TestStreamOfALife(t *testing.T) {
 	s := witnessed(t)
 	st := s.bare(t)

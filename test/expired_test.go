@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A set or a counter that has expired, and is still there, is none: a verb that adds to it makes it anew, whichever of its
-// keys it met first, and a replica follows.
+// An expired set or counter that the server has not removed yet counts as absent: a verb that adds to it creates it again,
+// whichever of its keys the verb opens first, and a replica follows.
 func TestExpiredSets(t *testing.T) {
 	counted := func(reply string) string {
 		n, _ := value(reply).(string)

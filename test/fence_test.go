@@ -10,7 +10,7 @@ import (
 
 const underAnother = "emq:{q}:: rows under another identity"
 
-// verbsOn are the verbs that count their keys, and write, on a queue with a job that is held with the token 1.
+// verbsOn are the writing verbs with numkeys, on a queue with a job that is held with the token 1.
 func verbsOn(q queue) map[string][]string {
 	return map[string][]string{
 		"enqueue":  q.Enqueue("JOB2", "x"),
@@ -115,7 +115,7 @@ func TestFenceRefusesAnotherIdentity(t *testing.T) {
 	}
 }
 
-// The refusal is the same whatever the verb would have done: also where there is nothing to do.
+// The refusal is the same if the verb would have nothing to do.
 func TestFenceRefusesOnAnEmptyStore(t *testing.T) {
 	s := witnessed(t)
 	for verb, args := range allOn(good) {
@@ -127,8 +127,8 @@ func TestFenceRefusesOnAnEmptyStore(t *testing.T) {
 	}
 }
 
-// An absent identity: ENQUEUE and SCHEDULE claim it where they create a row; the others answer as on an empty store where
-// there is nothing, and refuse where there is something.
+// An absent identity: ENQUEUE and SCHEDULE claim it if they create a row; the others reply as for an empty queue if it
+// has no keys, and refuse if it has some.
 func TestFenceAbsent(t *testing.T) {
 	s := witnessed(t)
 	const orphans = "emq:{q}:: rows without an identity"
@@ -208,7 +208,7 @@ func TestFenceAbsent(t *testing.T) {
 	}
 }
 
-// An identity whose time is over is absent, on a primary that has not yet removed it.
+// An expired identity counts as absent on a primary that has not removed it yet.
 func TestFenceExpired(t *testing.T) {
 	s := witnessed(t)
 	expire := func(t *testing.T, value string) *fixture {
@@ -302,7 +302,7 @@ func TestFenceIsReadAtEveryCommand(t *testing.T) {
 	})
 }
 
-// claimant is a user with some rights, and what comes of a claim of the identity: "" if it succeeds.
+// claimant is a user with some rights, and the error of a claim of the identity: "" if it succeeds.
 type claimant struct {
 	rules []string
 	want  string
@@ -325,7 +325,7 @@ func TestFenceClaimTakesRights(t *testing.T) {
 	}
 }
 
-// claims has the user make a job in an unclaimed store.
+// claims lets the user create a job in an unclaimed store.
 func (user claimant) claims(t *testing.T, s *server, args []string) {
 	st := s.bare(t)
 	rules := append([]string{"ACL", "SETUSER", "worker", "reset", "on", ">secret", "+@emq"}, user.rules...)
@@ -340,7 +340,7 @@ func (user claimant) claims(t *testing.T, s *server, args []string) {
 	}
 	st.unchanged(func() { require.Contains(t, worker.Do(args...), "-"+user.want) }, family(args)...)
 
-	// Nor do a script or a transaction lend the rights.
+	// A script or a transaction does not give the user the right either.
 	require.Equal(t, "+OK\r\n", st.Do("ACL", "SETUSER", "worker", "+eval", "+multi", "+exec"))
 	st.unchanged(func() {
 		require.Contains(t, worker.Do(append([]string{"EVAL", "return redis.call(unpack(ARGV))", "0"}, args...)...), "-"+user.want)

@@ -23,8 +23,7 @@ type goldenLine struct {
 	verb, arg string
 }
 
-// TestGolden replays the golden file: each request must bring exactly the bytes that stand there, under both versions
-// of the protocol.
+// TestGolden replays the golden file: each request must get exactly the recorded bytes, under both versions of the protocol.
 func TestGolden(t *testing.T) {
 	file, cases := readGolden(t)
 	s := start(t, withModule())
@@ -68,8 +67,7 @@ func (c goldenCase) replay(t *testing.T, s *server, proto string, file []string)
 	}
 }
 
-// readGolden returns the file's lines and its cases, and sees to it that the file is complete: each request has a reply
-// for both versions.
+// readGolden returns the file's lines and its cases, and checks that each request has a reply for both versions.
 func readGolden(t *testing.T) ([]string, []goldenCase) {
 	t.Helper()
 	text, err := os.ReadFile(goldenFile)

@@ -1,6 +1,6 @@
-// Package test drives a real server with the module in it and asks one question: does it keep the contract, to the
-// byte? Every test starts a server of its own; subtests share it, each on a store that is empty at first and is
-// looked over at the end (keyspace_test.go).
+// Package test drives a real server with the module and answers one question: does it keep the contract, to the byte? Every
+// test starts a server of its own; its subtests share that, each on a store that is empty at first and is checked at the end
+// (keyspace_test.go).
 package test
 
 import (
@@ -44,7 +44,7 @@ func start(t *testing.T, o valkey.Options) *server {
 	return &server{Place: store.Open(t, o)}
 }
 
-// fixture is a server's data as one test sees it, with a connection to it.
+// fixture is a server's store during one test, with a connection to it.
 type fixture struct {
 	*wire.Conn
 	t         *testing.T
@@ -90,14 +90,14 @@ func (s *server) attach(t *testing.T) *fixture {
 	return st
 }
 
-// attachPlain is attach without the check at the end: the server it belongs to is looked at elsewhere.
+// attachPlain is attach without the check at the end, for a server whose store is checked elsewhere.
 func (s *server) attachPlain(t *testing.T) *fixture {
 	t.Helper()
 	return &fixture{Conn: s.dial(t), t: t, s: s, tokens: tokens{}}
 }
 
-// damaged declares what is broken in the store on purpose, in the words of the keyspace check: exactly that must be
-// found at the end of the test.
+// damaged declares what the test breaks on purpose, in the words of the keyspace check, which must find exactly that at the
+// end of the test.
 func (st *fixture) damaged(what ...string) { st.broken = append(st.broken, what...) }
 
 // reply asserts the exact reply to a command line.
@@ -132,7 +132,7 @@ func (st *fixture) row(q queue, id string) map[string]string {
 	return fields
 }
 
-// score returns a member's score; the member must be there.
+// score returns a member's score; the member must exist.
 func (st *fixture) score(key, id string) int64 {
 	st.t.Helper()
 	text, ok := value(st.Do("ZSCORE", key, id)).(string)
@@ -142,8 +142,8 @@ func (st *fixture) score(key, id string) int64 {
 	return n
 }
 
-// expired has keys expire, and waits until they have by the server's clock. Nobody meets them: they are there still if the
-// server looks for none by itself.
+// expired makes keys expire, and waits until they have by the server's clock. It does not access them, so they stay in
+// memory unless active expiry is on.
 func (st *fixture) expired(keys ...string) {
 	st.t.Helper()
 	for _, key := range keys {
@@ -156,7 +156,7 @@ func (st *fixture) expired(keys ...string) {
 // newID makes an id that sorts after all made before it.
 func newID() string { return "JOB" + ulid.Make().String() }
 
-// put writes a job by hand: its row with the state and any further fields, and its entry in the set of that state.
+// put writes a job directly: its row with the state and any further fields, and its entry in the set of that state.
 func (st *fixture) put(q queue, id, state string, fields ...string) {
 	st.t.Helper()
 	require.Equal(st.t, byte(':'), st.Do(append([]string{"HSET", q.Row(id), "state", state, "payload", "x"}, fields...)...)[0])
@@ -167,7 +167,7 @@ func (st *fixture) put(q queue, id, state string, fields ...string) {
 	require.Equal(st.t, integer(1), st.Do("ZADD", q.Set(state), score, id))
 }
 
-// lapse lets the time of a scheduled or active job be over: its due time or its deadline.
+// lapse sets the due time or the deadline of scheduled or active jobs to the past.
 func (st *fixture) lapse(q queue, ids ...string) {
 	st.t.Helper()
 	for _, id := range ids {
@@ -176,7 +176,7 @@ func (st *fixture) lapse(q queue, ids ...string) {
 	}
 }
 
-// move takes a job from one state to another by hand.
+// move writes directly to take a job from one state to another.
 func (st *fixture) move(q queue, id, from, to string) {
 	st.t.Helper()
 	for i, command := range q.Move(id, from, to) {

@@ -14,7 +14,7 @@ import (
 	"emq/commands"
 )
 
-// info returns what INFO says of the module: its fields, in their order, and their values.
+// info returns the module's fields of INFO, in their order, and their values.
 func (st *fixture) info(section string) (fields []string, values map[string]string) {
 	st.t.Helper()
 	values = map[string]string{}
@@ -32,7 +32,7 @@ var (
 	inBackticks = regexp.MustCompile("`([a-z_]+)`")
 )
 
-// The fields of INFO are exactly those that the page lists, in its order, in each way to ask for them.
+// The fields of INFO are exactly those that the docs list, in the same order, for each way to ask for them.
 func TestInfoFields(t *testing.T) {
 	page, err := os.ReadFile("../docs/operations.md")
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestInfoWire(t *testing.T) {
 	assert.Regexp(t, `^go1\.`, is["emq_go"])
 }
 
-// counted does something and returns what INFO counted meanwhile, in one section.
+// counted runs act and returns the counters of one section of INFO that it has raised, and by how much.
 func (st *fixture) counted(section string, act func()) map[string]int {
 	st.t.Helper()
 	_, before := st.info(section)
@@ -101,7 +101,7 @@ func (st *fixture) counted(section string, act func()) map[string]int {
 	return counts
 }
 
-// Each call counts once, under what came of it, wherever it comes from.
+// INFO counts each call once, by its result, wherever it comes from.
 func TestInfoCounts(t *testing.T) {
 	s := start(t, withModule())
 	q := good
@@ -185,7 +185,7 @@ func TestInfoCounts(t *testing.T) {
 	}
 }
 
-// What the server itself refuses is no call of a verb's.
+// A call that the server itself refuses does not count.
 func TestInfoOverlooksWhatTheServerRefuses(t *testing.T) {
 	st := open(t)
 	require.Empty(t, st.counted("emq_commands", func() {
@@ -217,7 +217,7 @@ func TestInfoOnAReplica(t *testing.T) {
 	}))
 }
 
-// A panic counts, and with it the call; what it would have done does not.
+// A panic counts, and so does its call, but not what the call would have done.
 func TestInfoCountsPanics(t *testing.T) {
 	st := faulty(t).fresh(t)
 	require.Equal(t, map[string]int{"emq_enqueue_calls": 1, "emq_enqueue_internal": 1, "emq_panics": 1},
@@ -228,14 +228,14 @@ func TestInfoCountsPanics(t *testing.T) {
 	st.Must("ZREM emq:{q}:pending JOB!")
 }
 
-// What the pump does counts as the pump's alone. No two numbers are the same, so that none can stand for another.
+// The pump's work counts only in the pump's fields. All numbers differ, so that no field can be mistaken for another.
 func TestInfoCountsThePump(t *testing.T) {
 	o := withModule("--emq.pump-interval-ms", "3600000", "--emq.pump-budget-us", "100")
 	o.Still = false
 	st := start(t, o).fresh(t)
-	waitFor(t, "the first beat", func() bool { return st.Info("emq_pump_ticks") == "1" })
-	// beat has the pump come at once, for a setting that changes, and waits until what it is to do is done.
-	beat := func(setting, done, n string) {
+	waitFor(t, "the first tick", func() bool { return st.Info("emq_pump_ticks") == "1" })
+	// tick changes a setting, so that the pump runs at once, and waits until a counter shows that its work is done.
+	tick := func(setting, done, n string) {
 		t.Helper()
 		st.Must("CONFIG SET emq." + setting)
 		waitFor(t, done, func() bool { return st.Info("emq_pump_"+done) == n })
@@ -243,13 +243,13 @@ func TestInfoCountsThePump(t *testing.T) {
 	require.Equal(t, map[string]int{"emq_pump_skipped": 9}, st.counted("emq_pump", func() {
 		st.Must("CONFIG SET min-replicas-to-write 1")
 		for i := range 9 {
-			beat(fmt.Sprintf("max-stalled %d", 10+i), "skipped", strconv.Itoa(i+1))
+			tick(fmt.Sprintf("max-stalled %d", 10+i), "skipped", strconv.Itoa(i+1))
 		}
 		st.Must("CONFIG SET min-replicas-to-write 0")
 	}))
-	beat("max-stalled 8", "ticks", "2")
+	tick("max-stalled 8", "ticks", "2")
 
-	// put makes jobs, or where there are no fields, entries alone.
+	// put makes jobs; without fields, it makes only entries.
 	put := func(n int, id, state, score string, fields ...string) {
 		var commands [][]string
 		for i := range n {
@@ -261,17 +261,17 @@ func TestInfoCountsThePump(t *testing.T) {
 		}
 		st.Pipeline(commands)
 	}
-	end := st.Now() + 1 // the server serves then, so a lease is lost by its holder
+	end := st.Now() + 1 // the server is serving then, so the lease counts as lost
 	lost := strconv.FormatInt(end, 10)
 	require.Empty(t, st.counted("emq_commands", func() {
 		put(300, "JOB", "scheduled", strconv.FormatInt(st.Now()-1_000_000, 10), "payload", "x")
-		got := st.counted("emq_pump", func() { beat("max-stalled 7", "jobs_promoted", "300") })
+		got := st.counted("emq_pump", func() { tick("max-stalled 7", "jobs_promoted", "300") })
 		assert.Equal(t, 300, got["emq_pump_jobs_promoted"])
 		assert.Equal(t, 1, got["emq_pump_ticks"])
 		assert.Greater(t, got["emq_pump_slices"], 1, "the time that one may take is short")
 		assert.Greater(t, got["emq_pump_time_us"], 300)
-		assert.Zero(t, got["emq_pump_lag_ms"], "it is that of a beat that is over")
-		got = st.counted("emq_pump", func() { beat("pump-budget-us 1000000", "ticks", "4") })
+		assert.Zero(t, got["emq_pump_lag_ms"], "the lag is that of the last complete tick")
+		got = st.counted("emq_pump", func() { tick("pump-budget-us 1000000", "ticks", "4") })
 		assert.GreaterOrEqual(t, got["emq_pump_lag_ms"], 1_000_000)
 
 		put(30, "JOBreturned", "active", "1", "lease_epoch", "another")
@@ -280,7 +280,7 @@ func TestInfoCountsThePump(t *testing.T) {
 		put(60, "dropped", "active", lost)
 		put(70, "JOBleft", "active", lost)
 		waitFor(t, "the leases to end", func() bool { return st.Now() > end })
-		got = st.counted("emq_pump", func() { beat("max-stalled 6", "entries_left", "70") })
+		got = st.counted("emq_pump", func() { tick("max-stalled 6", "entries_left", "70") })
 		for name, n := range map[string]int{"leases_returned": 30, "leases_stalled": 40, "jobs_buried": 50, "entries_dropped": 60, "entries_left": 70} {
 			assert.Equal(t, n, got["emq_pump_"+name], name)
 		}
@@ -293,8 +293,7 @@ func TestInfoCountsThePump(t *testing.T) {
 	require.Equal(t, "0", st.Info("emq_queues_bytes"))
 }
 
-// The script for an exporter hands over every field that is a number, of INFO emq and of each queue; a queue that somebody
-// broke has none.
+// The exporter's script returns every numeric field of INFO emq and of each queue; a broken queue has none.
 func TestExporterScript(t *testing.T) {
 	script, err := os.ReadFile("../examples/exporter.lua")
 	require.NoError(t, err)

@@ -17,8 +17,8 @@ type described struct {
 	arity    int64
 	keys     []string // in the order of the request
 	argNames []string
-	block    []string // the names within the last argument, of which there may be many
-	flags    []string // beside those that every verb has
+	block    []string // the names within the last argument, which may be repeated
+	flags    []string // in addition to those that every verb has
 }
 
 var catalogue = map[string]described{
@@ -67,7 +67,7 @@ var catalogue = map[string]described{
 	"emq.queues": {request: wire.Queues("", 10), arity: 3, argNames: []string{"after", "count"}, flags: []string{"readonly"}},
 }
 
-// The verbs for many jobs, whose arguments of a job are a block.
+// The verbs for many jobs, in which the arguments of a job form a block.
 func init() {
 	for verb, d := range map[string]described{
 		"emq.menqueue":  {request: good.Menqueue("JOB1", "x", "JOB2", "y"), arity: -4, argNames: []string{"base", "job"}, block: []string{"id", "payload"}, flags: []string{"denyoom"}},
@@ -203,7 +203,7 @@ func TestCommandGetKeys(t *testing.T) {
 			if d.argNames[0] != "numkeys" {
 				return
 			}
-			// The keys stand where they stand: a wrong count cannot hide one from the ACL.
+			// The positions of the keys are fixed, so that a wrong numkeys can't hide one from the ACL.
 			for _, count := range []string{"0", "1", "02", "+2", "x", "", "99", "-1", nines} {
 				request := append([]string{"COMMAND", "GETKEYS"}, with(d.request, 1, count)...)
 				assert.Equal(t, d.keys, texts(value(st.Do(request...))), "numkeys %q", count)

@@ -13,8 +13,8 @@ import (
 	"emq/test/wire"
 )
 
-// check looks over every database at the end of a test: what is wrong with the keyspace, and which row's token is below
-// one that was granted. What is found must be exactly what the test declared as damaged.
+// check inspects every database at the end of a test for damage in the key space, and for rows whose token is lower than one
+// that was granted. It must find exactly what the test declared as damaged.
 func (st *fixture) check() {
 	st.t.Helper()
 	if st.t.Failed() {
@@ -78,7 +78,7 @@ func (k tokens) observe(t *testing.T) func([]string, string) {
 	}
 }
 
-// check returns the rows of a keyspace whose token went back.
+// check returns the rows of a keyspace whose token has decreased.
 func (k tokens) check(keyspace store.Keyspace) []string {
 	var found []string
 	for key, last := range k {
@@ -93,8 +93,7 @@ func (k tokens) check(keyspace store.Keyspace) []string {
 	return found
 }
 
-// The check must be able to fail. What it finds wrong with a keyspace is tested beside it (emq/test/store); here, that
-// it looks at every database and at the tokens.
+// Tests that the check can fail, in every database and for the tokens. emq/test/store tests what it finds in a key space.
 func TestKeyspaceCheckFindsDamage(t *testing.T) {
 	s := start(t, withModule())
 	tests := []struct {
@@ -126,7 +125,7 @@ func TestKeyspaceCheckFindsDamage(t *testing.T) {
 		recorder := &testing.T{}
 		listen := heard(recorder)
 		done := make(chan struct{})
-		go func() { // a failed requirement ends the goroutine that it is in
+		go func() { // a failed requirement ends its goroutine
 			defer close(done)
 			listen(good.Claim(1), claimed("JOB1", "x", 2))
 			listen(good.Mclaim(1, 1), array(claimed("JOB1", "x", 2)))

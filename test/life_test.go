@@ -13,7 +13,7 @@ import (
 	"emq/test/wire"
 )
 
-// What the row and the sets hold at each step of a job's life.
+// The contents of the row and the sets at each step of a job's life.
 func TestLife(t *testing.T) {
 	st := open(t)
 	run := st.Info("run_id")
@@ -83,8 +83,8 @@ func TestClaimOrder(t *testing.T) {
 	require.Equal(t, empty, st.Do(good.Claim(1000)...))
 }
 
-// Who holds a job: the token fits and the lease was not given back. Each case is a store and a settling that is refused
-// or taken.
+// A caller holds a job if its token matches and the lease was not given back. Each case is a store, and a settlement that is
+// refused or accepted.
 func TestHolder(t *testing.T) {
 	s := witnessed(t)
 	tests := []struct {
@@ -145,7 +145,7 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-// A row that is broken has no holder, whatever token fits to the letter.
+// A broken row has no holder, even if a token equals its attempts.
 func TestHolderOfABrokenRow(t *testing.T) {
 	s := witnessed(t)
 	tests := []struct {
@@ -182,7 +182,7 @@ func TestHolderOfABrokenRow(t *testing.T) {
 	})
 }
 
-// A lease that is in no set can be settled, but not extended; an entry in active alone gives no lease.
+// A job that is in no set can be settled but not extended; an entry in active without a row gives no lease.
 func TestExtendTakesTheEntry(t *testing.T) {
 	s := witnessed(t)
 	for state, set := range wire.SetOf {
@@ -209,8 +209,8 @@ func TestExtendTakesTheEntry(t *testing.T) {
 	}
 }
 
-// Settling twice, in every order, also after the retry was promoted: the second is refused while nobody claimed the job
-// again, and after that too.
+// A job is settled twice, in every order, also after the retry was promoted: the second settlement is refused, before
+// and after the job is claimed again.
 func TestSettlingTwice(t *testing.T) {
 	s := witnessed(t)
 	hold := func(t *testing.T) *fixture {
@@ -263,7 +263,7 @@ func TestSettlingTwice(t *testing.T) {
 	})
 }
 
-// Lane and flow rows are handed out, and settled by the scripts only; the token is not looked at.
+// Rows of lanes and flows are handed out, but only the scripts can settle them, whatever the token.
 func TestScriptRows(t *testing.T) {
 	s := witnessed(t)
 	for _, field := range []string{"group", "parent"} {
@@ -291,7 +291,7 @@ func TestScriptRows(t *testing.T) {
 	}
 }
 
-// FAIL gives the lease back and counts failures, which are no number when they are not canonical.
+// FAIL gives the lease back and counts failures; a field that is not a canonical number counts as 0.
 func TestFailures(t *testing.T) {
 	s := start(t, withModule())
 	tests := []struct {
@@ -346,7 +346,7 @@ func TestLostLeasesAreNotFailures(t *testing.T) {
 	require.Equal(t, map[string]string{"state": "scheduled", "attempts": "6", "payload": "x", "failures": "1", "last_error": "why"}, st.row(good, "JOB1"))
 }
 
-// A scheduled job's row and entry, due at a time or in a while; a time that is over will do.
+// The row and entry of a scheduled job, due at a time or after a delay. The time may be in the past.
 func TestSchedule(t *testing.T) {
 	st := open(t)
 	from := st.Now()
@@ -379,7 +379,7 @@ func TestErrorsAreBytes(t *testing.T) {
 	}
 }
 
-// A dead set or schedule that already has the id, a hand's mistake, does not hinder the holder.
+// An id that is already in dead or schedule, by somebody's mistake, does not hinder the holder.
 func TestEntriesInOtherSets(t *testing.T) {
 	s := start(t, withModule())
 	for _, set := range []string{"schedule", "dead"} {

@@ -15,8 +15,7 @@ import (
 	"emq/test/wire"
 )
 
-// EMQ.QUEUES: what it lists, for whom, and that it does so wherever the queues come from. queues_test.go looks at the
-// register behind it.
+// EMQ.QUEUES: what it lists, for whom, and wherever the queues come from. queues_test.go tests the register behind it.
 
 // part is one part of the list, as the caller sees it.
 func part(c *wire.Conn, after string, count int) []string {
@@ -27,12 +26,12 @@ func part(c *wire.Conn, after string, count int) []string {
 	return bases
 }
 
-// parts is the whole list, in parts of that many; between two of them something may happen.
+// parts is the whole list, read in parts of count; `between` is called before each further part.
 func parts(c *wire.Conn, count int, between ...func()) (all []string) {
 	for after := ""; ; {
 		some := part(c, after, count)
 		all = append(all, some...)
-		if len(some) < count || some[0] <= after { // the latter would have no end
+		if len(some) < count || some[0] <= after { // the latter would never end
 			return all
 		}
 		after = some[len(some)-1]
@@ -52,7 +51,7 @@ func (st *fixture) lists(want ...string) {
 	require.Equal(st.t, want, part(st.Conn, "", 1000))
 }
 
-// soonLists is lists for what may have to be looked for.
+// soonLists is lists, but waits for queues that only a scan finds.
 func (st *fixture) soonLists(want ...string) {
 	st.t.Helper()
 	slices.Sort(want)
@@ -89,8 +88,8 @@ func anyName(dice *rand.Rand) queue {
 	return queue(name)
 }
 
-// The list is in the order of the bases' bytes, whatever they are. Each part begins behind any bytes that it is told, and
-// has as many as it was asked for unless that is the end.
+// The list is in the byte order of the bases. Each part begins after the given bytes, which may be any, and is full
+// unless it is the last.
 func TestListInOrder(t *testing.T) {
 	dice := rand.New(rand.NewPCG(store.Seed(t), 14))
 	st := knowing(t)
@@ -127,7 +126,7 @@ func TestListInOrder(t *testing.T) {
 	}
 }
 
-// A queue is listed while one of its five keys is there: not for a row or a counter, and not for a key that has expired.
+// A queue is listed while one of its five keys exists; a row, a counter or an expired key does not suffice.
 func TestListedByTheirKeys(t *testing.T) {
 	st := knowing(t)
 	for _, command := range makes(good) {
@@ -159,7 +158,7 @@ func TestListedByTheirKeys(t *testing.T) {
 	}
 }
 
-// The verbs that make a queue's keys, and those that take the last one away.
+// The verbs that create a queue's keys, and those that remove the last one.
 func TestListedByTheVerbs(t *testing.T) {
 	st := knowing(t)
 	q := good
@@ -190,8 +189,8 @@ func TestListedByTheVerbs(t *testing.T) {
 	}
 }
 
-// Only those are listed whose base the caller's user may read, wherever the call stands. A user who can't call anything
-// else leaves no trace in the ACL log.
+// Only queues whose base the caller's user may read are listed, also in scripts and transactions. A user who may call
+// nothing else leaves no trace in the ACL log.
 func TestListOfATenant(t *testing.T) {
 	s := start(t, withModule())
 	st := s.attachPlain(t)
@@ -226,7 +225,7 @@ func TestListOfATenant(t *testing.T) {
 				require.Equal(t, tt.want[1:], part(c, tt.want[0], 1000))
 			}
 			require.Equal(t, empty, st.Do("ACL", "LOG"))
-			other := s.dial(t) // a client of all rights, whom no script may be mixed up with
+			other := s.dial(t) // a client with all rights, which a script must not be mistaken for
 			require.Equal(t, all, part(other, "", 1000))
 
 			// Within scripts, functions and transactions.
@@ -251,12 +250,12 @@ func TestListOfATenant(t *testing.T) {
 	c := s.dial(t)
 	require.Equal(t, "+OK\r\n", c.Do("AUTH", "viewer", "secret"))
 	require.Contains(t, c.Do(wire.Queues("", 10)...), "-NOPERM ")
-	// A client whose user is switched off stays, with its rights.
+	// A client whose user is switched off stays connected, with its rights.
 	st.Must("ACL SETUSER viewer +emq.queues resetkeys ~emq:{c}:* off")
 	require.Equal(t, []string{"emq:{c}:"}, part(c, "", 10))
 }
 
-// Another identity refuses, an absent one does not; nothing is written either way.
+// A foreign identity refuses the call, an absent one does not; nothing is written in either case.
 func TestListAndTheIdentity(t *testing.T) {
 	s := witnessed(t)
 	st := s.bare(t)
@@ -313,7 +312,7 @@ func TestListOfADatabase(t *testing.T) {
 	require.Zero(t, bytes)
 }
 
-// What makes a key without an event that the module may hear is found within the scan's time, by whichever key.
+// Queues whose keys are created without an event that the module receives are found by the scan, by any of their keys.
 func TestListedWhateverMadeThem(t *testing.T) {
 	st := knowing(t)
 	q := queue("to")
@@ -344,8 +343,8 @@ func TestListedWhateverMadeThem(t *testing.T) {
 	}
 }
 
-// A replica answers, from its own register, what its primary would: of what came with the snapshot and by the stream. So
-// it does when it is promoted.
+// A replica lists, from its own register, the same queues as its primary: those of the snapshot and of the stream; and
+// so it does after it is promoted.
 func TestListOnAReplica(t *testing.T) {
 	st := knowing(t)
 	for _, command := range makes("by the snapshot") {
@@ -389,7 +388,7 @@ func TestListOnAReplica(t *testing.T) {
 	r.lists(append(all, "emq:{new}:")...)
 }
 
-// What was stored is listed after a restart, whatever it is read from, and where the module is loaded afterwards.
+// Stored queues are listed after a restart from a snapshot or an append-only file, and if the module is loaded afterwards.
 func TestListOfWhatWasStored(t *testing.T) {
 	var want []string
 	fill := func(st *fixture) {
@@ -426,8 +425,8 @@ func TestListOfWhatWasStored(t *testing.T) {
 	})
 }
 
-// A hundred thousand queues are listed in parts, while others come and go before, at and behind the place where the list
-// is: none that stays is missed or told twice, and the list never goes back.
+// A hundred thousand queues are listed in parts, while others are added and removed before, at and after the current
+// place: none that stays is missed or listed twice, and the list never goes back.
 func TestListWhileQueuesComeAndGo(t *testing.T) {
 	const n = 100_000
 	dice := rand.New(rand.NewPCG(store.Seed(t), 15))
@@ -477,7 +476,7 @@ func TestListWhileQueuesComeAndGo(t *testing.T) {
 	}
 }
 
-// INFO counts each call once, under what came of it.
+// INFO counts each call once, by its result.
 func TestListIsCounted(t *testing.T) {
 	st := start(t, withModule()).fresh(t)
 	counts := st.counted("emq_commands", func() {

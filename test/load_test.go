@@ -25,7 +25,7 @@ import (
 	"emq/test/wire"
 )
 
-// logged asserts that a line of the log matches, and returns it.
+// logged asserts that a line of the log matches, and returns that line.
 func logged(t *testing.T, log, pattern string) string {
 	t.Helper()
 	line := regexp.MustCompile(`(?im)^.*` + pattern + `.*$`).FindString(log)
@@ -95,7 +95,7 @@ func TestLoadAtRunTime(t *testing.T) {
 	st.reply(array(bulk("crash-memcheck-enabled"), bulk("no")), "CONFIG GET crash-memcheck-enabled")
 }
 
-// What the module says of itself when it is loaded: its own version, Go's, and the server's.
+// The load line has the versions of the module, of Go and of the server.
 func TestLoadLine(t *testing.T) {
 	s := start(t, withModule())
 	st := s.attach(t)
@@ -119,7 +119,7 @@ func (st *fixture) loaded() int {
 	return n
 }
 
-// The second load is refused and the first goes on; so is a copy of the file at another place.
+// A second load is refused and the first module goes on; a copy of the file at another path is refused too.
 func TestSecondLoad(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)
@@ -130,7 +130,7 @@ func TestSecondLoad(t *testing.T) {
 		st.life("q", "JOB1", "x")
 		require.Equal(t, 1, st.loaded())
 	}
-	// At the start it would be a second Go in the process; and the first must be able to make way.
+	// At the start a copy would be a second Go runtime in the process; and the first module must be unloadable.
 	logged(t, refusedAtStart(t, withModule("--loadmodule", second)), "not loaded: a module named emq is loaded already")
 	logged(t, refusedAtStart(t, withModule("--loadmodule", os.Getenv("EMQ_MODULE"), "--rename-command", "MODULE", "M")), "<emq> not loaded: .*MODULE UNLOAD")
 }
@@ -198,7 +198,7 @@ func TestClusterIsRefused(t *testing.T) {
 	require.Equal(t, "+PONG\r\n", c.Do("PING"))
 }
 
-// A policy that may evict jobs is warned of, whichever it is.
+// The log warns of every policy that may evict jobs.
 func TestEvictionIsWarnedOf(t *testing.T) {
 	for _, policy := range []string{"allkeys-lru", "allkeys-lfu", "allkeys-random"} {
 		s := start(t, withModule("--maxmemory-policy", policy))
@@ -229,7 +229,7 @@ func TestCrashReport(t *testing.T) {
 	}
 }
 
-// An orderly stop while clients press on ends with 0, and nothing that was answered is lost.
+// A SHUTDOWN while clients go on sending exits with 0, and nothing that was acknowledged is lost.
 func TestStopUnderLoad(t *testing.T) {
 	s := start(t, withModule("--appendonly", "yes", "--appendfsync", "always"))
 
@@ -272,7 +272,7 @@ func TestStopUnderLoad(t *testing.T) {
 	require.LessOrEqual(t, stored, total+clients, "at most one unanswered job for each client")
 }
 
-// The child that saves has one thread and enters no Go: it ends well.
+// The child that saves a snapshot has one thread and does not run Go, so it finishes.
 func TestSavingChild(t *testing.T) {
 	s := start(t, withModule("--rdb-key-save-delay", "200"))
 	st := s.fresh(t)
@@ -297,7 +297,7 @@ func TestSavingChild(t *testing.T) {
 	require.Equal(t, "ok", st.Info("rdb_last_bgsave_status"))
 }
 
-// As a daemon the server forks before it loads its modules; Go lives in the process that stays.
+// As a daemon the server forks before it loads its modules, so Go runs in the process that stays.
 func TestDaemon(t *testing.T) {
 	dir, err := os.MkdirTemp("", "emq")
 	require.NoError(t, err)
@@ -344,8 +344,8 @@ func TestDaemon(t *testing.T) {
 	require.NotContains(t, log(), "BUG REPORT")
 }
 
-// A server whose append-only file could not be read, or whose replicas would not understand it, because of a command that
-// goes by another name, is refused: so say the README's limits of each name, and these names there are.
+// A server on which one of these commands is renamed is refused, because it could not read its append-only file, or its
+// replicas would not understand it. The README's limits list exactly these names.
 func TestRenamedCommands(t *testing.T) {
 	page, err := os.ReadFile("../README.md")
 	require.NoError(t, err)
@@ -389,7 +389,7 @@ func TestRenamedCommands(t *testing.T) {
 	require.ElementsMatch(t, names, slices.Collect(maps.Keys(written)))
 }
 
-// An orderly stop has nothing to warn of, with the pump at work and without; one that comes to nothing leaves all as it was.
+// A SHUTDOWN logs no warning, with the pump on or off; an aborted one changes nothing.
 func TestOrderlyStop(t *testing.T) {
 	for name, o := range map[string]valkey.Options{"the pump on": withPump("--emq.pump-interval-ms", "10"), "the pump off": withModule()} {
 		t.Run(name, func(t *testing.T) {
@@ -415,7 +415,7 @@ func TestOrderlyStop(t *testing.T) {
 	}
 }
 
-// A child of the server's in which commands run, that of a script under the debugger, is turned away: Go would hang there.
+// In a forked child that runs commands, as the Lua debugger's does, the verbs are refused: Go would hang there.
 func TestForkedChild(t *testing.T) {
 	st := start(t, withModule()).fresh(t)
 	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))

@@ -8,9 +8,9 @@ import (
 	"emq/test/wire"
 )
 
-// Another module may write from inside a keyspace event, the worst moment there is: in the middle of a command of ours.
-// The server warns against it and plain commands live through it, so the verbs must: the server stays up, no key is
-// used that the other module changed, and no job is lost or handed out twice.
+// Another module may write from a keyspace event, in the middle of a verb. The server's docs warn against that, but its
+// own commands survive it, so the verbs must too: the server stays up, no key that the other module changed is used,
+// and no job is lost or handed out twice.
 func TestAnotherModuleWritesInTheMiddle(t *testing.T) {
 	s := start(t, withModule())
 	s.loadTestModule(t, "meddler")
@@ -61,7 +61,7 @@ func TestAnotherModuleWritesInTheMiddle(t *testing.T) {
 		})
 	}
 
-	// A key that expires under a verb is the server's own doing, and runs callbacks too.
+	// When the server expires a key that a verb opens, callbacks run too.
 	for name, meddle := range map[string][]string{
 		"a claim":                  claim,
 		"the next entry goes":      {"ZREM", good.Pending(), "JOB1"},
@@ -77,16 +77,17 @@ func TestAnotherModuleWritesInTheMiddle(t *testing.T) {
 			}
 			st.expired(good.Row("JOB1"))
 			require.Equal(t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", "expired", good.Row("JOB1")}, meddle...)...))
-			require.Equal(t, claimed("JOB2", "x", 1), st.Do(claim...), "an expired row is no row")
+			require.Equal(t, claimed("JOB2", "x", 1), st.Do(claim...), "an expired row counts as absent")
 			require.Equal(t, "$-1\r\n", st.Do("GET", good.Row("JOB1")), "the row is met, and its event sent")
 			st.Do(good.Complete("JOB1", "1")...)
 			st.Do(good.Complete("JOB2", "1")...)
-			st.Must("DEBUG SET-ACTIVE-EXPIRE 1", "FLUSHALL") // what is left is the other module's doing
+			st.Must("DEBUG SET-ACTIVE-EXPIRE 1", "FLUSHALL") // the other module left damage
 		})
 	}
 }
 
-// A bad row is buried in a set that has to be made, and a claim comes in between: the job behind it goes to one of them.
+// A bad row is buried in a set that must be created, and another claim runs in the callback: only one of the two claims
+// gets the next job.
 func TestAnotherModuleClaimsAsABadRowIsBuried(t *testing.T) {
 	s := start(t, withModule())
 	s.loadTestModule(t, "meddler")
@@ -102,15 +103,15 @@ func TestAnotherModuleClaimsAsABadRowIsBuried(t *testing.T) {
 	require.Equal(t, "1", st.row(good, "JOB3")["attempts"])
 }
 
-// The same while PROMOTE or REAP moves several jobs: whatever the other module does then, no job is lost that it did not
-// take away itself, and none is in two places.
+// The same while PROMOTE or REAP moves several jobs: whatever the other module does, only jobs that it removed itself
+// are gone, and no job is in two sets.
 func TestAnotherModuleWritesInTheMiddleOfASweep(t *testing.T) {
 	s := start(t, withModule())
 	s.loadTestModule(t, "meddler")
 	claim, promote, reap := good.Claim(60000), good.Promote(10), good.Reap(2, 10)
 	lost := func(id, state string) string { return good.Row(id) + ": state " + state + ", in []" }
 
-	// Two jobs are due and two leases lost, one of them for the second time; one more of each has time.
+	// Two jobs are due and one is not; two leases have expired, one of them for the second time, and one has not.
 	for name, c := range map[string]struct {
 		event, key    string
 		meddle, do    []string
@@ -181,12 +182,12 @@ func TestAnotherModuleWritesInTheMiddleOfASweep(t *testing.T) {
 			require.Equal(t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", "expired", good.Pending()}, meddle...)...))
 			st.Do(promote...)
 			st.reply("+PONG\r\n", "PING")
-			st.Must("DEBUG SET-ACTIVE-EXPIRE 1", "FLUSHALL") // what is left is the other module's doing
+			st.Must("DEBUG SET-ACTIVE-EXPIRE 1", "FLUSHALL") // the other module left damage
 		})
 	}
 }
 
-// Another module's call that does not allow for waiting gets the empty array at once, or a job.
+// A call from another module that does not allow blocking gets a job or the empty array at once.
 func TestAnotherModuleDoesNotWait(t *testing.T) {
 	s := start(t, withModule())
 	s.loadTestModule(t, "meddler")

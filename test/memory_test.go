@@ -21,7 +21,7 @@ func full(t *testing.T, s *server) *fixture {
 	return st
 }
 
-// Without memory nothing enters, and what is there drains.
+// When memory is full, no new job is accepted, but the existing ones can be processed.
 func TestOutOfMemory(t *testing.T) {
 	s := witnessed(t)
 	t.Run("enqueue", func(t *testing.T) {
@@ -57,8 +57,8 @@ func TestOutOfMemory(t *testing.T) {
 	})
 }
 
-// In a transaction Valkey's own rule holds: a command that is flagged deny-oom is refused when it is queued, and the
-// transaction with it; one without such a command runs.
+// In a transaction Valkey's own rule applies: a command flagged deny-oom is refused when it is queued, and so is the
+// transaction; a transaction without such a command runs.
 func TestOutOfMemoryInTransaction(t *testing.T) {
 	s := start(t, withModule())
 	t.Run("with enqueue", func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestOutOfMemoryInTransaction(t *testing.T) {
 	})
 }
 
-// In a script Valkey's own rules hold: without flags the script runs and the deny-oom command in it is refused, unless
-// the script has written before; a script that declares itself is refused as a whole, unless it allows it.
+// In a script Valkey's own rules apply: a script without flags runs, and a deny-oom command in it is refused unless the
+// script has written before; a script with flags is refused as a whole, unless it has allow-oom.
 func TestOutOfMemoryInScript(t *testing.T) {
 	s := start(t, withModule())
 	eval := func(st *fixture, script string, args []string) string {
@@ -145,8 +145,8 @@ func TestOutOfMemoryInScript(t *testing.T) {
 	})
 }
 
-// No verb keeps memory for itself: after many commands of every kind, with names and payloads that are allocated one by
-// one, an empty server holds what it held before.
+// No verb leaks memory: after many commands of every kind, with names and payloads that need their own allocations, an empty
+// server uses no more memory than before.
 func TestMemoryIsGivenBack(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)

@@ -11,8 +11,8 @@ import (
 	"emq/test/store"
 )
 
-// mixer makes a random load: jobs of several queues at every stage of their lives, requests that are refused, and
-// foreign hands that break things. The same seed makes the same load.
+// mixer generates a random load: jobs of several queues at every stage of their lives, requests that are refused, and
+// foreign writes that break things. The same seed gives the same load.
 type mixer struct {
 	rand   *rand.Rand
 	queues []queue
@@ -38,7 +38,7 @@ func (m *mixer) jobs(job func() []string) (words []string) {
 	return words
 }
 
-// next returns one request. A token is guessed: many fit, because few jobs are claimed often.
+// next returns one request. Tokens are guessed: many match, because few jobs are claimed often.
 func (m *mixer) next() []string {
 	q, id := m.queues[m.rand.IntN(len(m.queues))], m.id()
 	token := strconv.Itoa(1 + m.rand.IntN(3)/2)
@@ -105,7 +105,7 @@ func (m *mixer) next() []string {
 	}
 }
 
-// while is a lease or a delay; every other one is over by the next batch.
+// while is a lease or a delay; half of them are over by the next batch.
 func (m *mixer) while() int64 { return 1 + int64(m.rand.IntN(2)*m.rand.IntN(100_000)) }
 
 // load runs n requests, many at a time, and returns how often each reply's first bytes were seen.
@@ -124,7 +124,7 @@ func (m *mixer) load(st *fixture, n int) map[string]int {
 	return seen
 }
 
-// A load whose every request is refused or empty would prove nothing.
+// A load in which every request is refused or finds nothing would prove nothing.
 func TestMixedLoadIsMixed(t *testing.T) {
 	st := open(t)
 	seen := mix(t, false).load(st, 40_000)

@@ -28,8 +28,8 @@ var names = map[string]string{
 	"percent":          "%s%n%d",
 }
 
-// Queues in turn, more than the module keeps names of, so that each finds those of another: what is counted is counted in
-// its own queue. In between a queue is at work within a callback of another's.
+// More queues in turn than the module's cache of names has slots, so that each finds another's names there: counters
+// count in their own queue. In between, a verb for one queue runs in a callback of a verb for another.
 func TestQueuesInTurn(t *testing.T) {
 	const n = 150
 	s := start(t, withModule())
@@ -56,8 +56,8 @@ func TestQueuesInTurn(t *testing.T) {
 	require.Equal(t, integer(4*n+1), st.Do("DBSIZE"), "a row, a set and two counters of each, and the identity")
 }
 
-// The module keeps the names of queues up to a length, each in a place that other queues get in turn; so queues with names
-// of each length around it, more than there are places.
+// The module caches the names of queues up to a length, in slots that several queues share. So there are queues with
+// names of each length around that limit, more than there are slots.
 func TestQueuesOfEachLength(t *testing.T) {
 	const n = 150
 	st := start(t, withModule()).fresh(t)
@@ -122,7 +122,7 @@ func TestNames(t *testing.T) {
 	t.Run("id/every byte", func(t *testing.T) { s.fresh(t).life("q", "JOB"+allBytes, "payload") })
 }
 
-// Names that look alike are different queues.
+// Similar names are different queues.
 func TestQueuesDoNotMix(t *testing.T) {
 	st := open(t)
 	st.Must(
@@ -147,7 +147,7 @@ func TestQueueNamesRefused(t *testing.T) {
 	}
 }
 
-// Every key and the base must be the exact name, all of one queue. The refusal names the argument that is wrong.
+// Every key and the base must be exact names of one queue. The refusal names the wrong argument.
 func TestLayout(t *testing.T) {
 	s := witnessed(t)
 	verbs := []struct {
@@ -192,7 +192,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// Foreign bytes in a refusal are escaped and cut, so that no reply can be forged or blown up by what was sent.
+// Foreign bytes in a refusal are escaped and truncated, so that a request can't forge or inflate a reply.
 func TestForeignBytesInRefusals(t *testing.T) {
 	st := open(t)
 	long := strings.Repeat("k", 300_000)

@@ -16,10 +16,10 @@ import (
 	"emq/test/wire"
 )
 
-// A command can come from where no user is: out of an append-only file, over the primary's link, from another module's
-// timer. Each of these must be unrestricted, and none may bring the server down.
+// A command can come without a user: from an append-only file, over the primary's link, from another module's timer. Such
+// commands must be unrestricted, and must not crash the server.
 
-// Every request of a life and one of each refusal, on a store without an identity.
+// All requests of a job's life and one of each refusal, on an unclaimed store.
 func userless() [][]string {
 	return [][]string{
 		good.Claim(1000), good.Complete("JOB1", "1"), good.Fail("JOB1", "1", 0, 1, "why"), good.Stats(), good.Fix("0", 10),
@@ -50,7 +50,7 @@ func afterUserless(st *fixture) {
 	st.reply(bulk("1"), "HGET emq:{q}:metrics:failed count")
 }
 
-// A verb never enters an append-only file, but a file may be written by hand.
+// The server never writes a verb into an append-only file, but somebody else may.
 func TestVerbsInAnAppendOnlyFile(t *testing.T) {
 	for _, unit := range []bool{false, true} {
 		t.Run(fmt.Sprintf("in a transaction %v", unit), func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestVerbsInAnAppendOnlyFile(t *testing.T) {
 	}
 }
 
-// A primary that sends verbs instead of effects, which no primary does: the replica refuses them and follows the rest.
+// A primary that sends verbs instead of effects, as no real one does: the replica refuses them and executes the rest.
 func TestVerbsOverThePrimarysLink(t *testing.T) {
 	for _, readOnly := range []string{"yes", "no"} {
 		t.Run("replica-read-only "+readOnly, func(t *testing.T) {

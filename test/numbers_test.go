@@ -10,14 +10,14 @@ import (
 
 var nines = strings.Repeat("9", 30)
 
-// notNumbers are what no number argument may be.
+// notNumbers are invalid values of every numeric argument.
 var notNumbers = []string{
 	"-1", "-0", "+5", "05", "00", "1.5", "1.0", "1e3", "0x10", " 5", "5 ", "5\n", "5\x00", "", "five", "٥",
 	"9007199254740992", "9223372036854775807", "9223372036854775808", "18446744073709551617", nines,
 }
 
-// number arguments: where they stand, what they are called and what they may be, and a store in which the request does
-// something, as a state of JOB1 whose time is over.
+// numbers are the numeric arguments: their positions, names and ranges, and the state of JOB1, with its time in the past, in
+// which the request has an effect.
 var numbers = []struct {
 	verb     string
 	name     string
@@ -87,7 +87,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// The longest times are kept to the millisecond, in the store and in the stream.
+// The longest times are exact to the millisecond, in the store and in the stream.
 func TestTheLongestTimes(t *testing.T) {
 	s := witnessed(t)
 	st := s.fresh(t)
@@ -119,7 +119,7 @@ func TestTheLongestTimes(t *testing.T) {
 	st.quiet(reaped(nil, nil), good.Reap(1, 10)...)
 }
 
-// A token is bytes: whatever it is, it either fits or is stale.
+// A token is compared as bytes: any token either matches or is stale.
 func TestTokensAreNoNumbers(t *testing.T) {
 	s := witnessed(t)
 	for _, text := range append([]string{"0", "2", "01", "1 ", " 1", "1\x00", "1\r\n", strings.Repeat("1", 300_000)}, notNumbers...) {

@@ -16,12 +16,12 @@ import (
 	"emq/test/wire"
 )
 
-// observed is everything that the rest of the world could notice of what a test did.
+// observed is all that others can observe of a test's action.
 type observed struct {
 	stream      []string // the commands that a replica received, one line each
 	events      []string // the keyspace events, "event key"
 	changed     []string // the keys whose content is another now
-	aborted     []string // the keys on which a WATCH fails now
+	aborted     []string // the keys whose WATCH fails
 	invalidated []string // the keys that client-side caches were told to forget
 	digest      [2]string
 	clock       [2]int64 // the server's time before and after, ms
@@ -37,8 +37,8 @@ type observers struct {
 	marks      int
 }
 
-// observe does something and returns what could be seen of it. The keys looked at are those that exist before or after
-// and the ones named.
+// observe runs act and returns what could be observed of it. It looks at the keys that exist before or after, and at
+// the named ones.
 func (st *fixture) observe(act func(), named ...string) observed {
 	st.t.Helper()
 	w := st.s.observers
@@ -82,7 +82,7 @@ func (st *fixture) observe(act func(), named ...string) observed {
 	return o
 }
 
-// unchanged asserts that nothing could be seen of what a test did.
+// unchanged asserts that nothing could be observed of act.
 func (st *fixture) unchanged(act func(), named ...string) {
 	st.t.Helper()
 	o := st.observe(act, named...)
@@ -93,21 +93,21 @@ func (st *fixture) unchanged(act func(), named ...string) {
 	require.Empty(st.t, o.invalidated, "client caches were told")
 }
 
-// refused asserts that a command is refused with an error that begins with the given words, and that nothing could be
-// seen of it.
+// refused asserts that a command is refused with an error that begins with the given words, and that nothing else could be
+// observed of it.
 func (st *fixture) refused(want string, args ...string) {
 	st.t.Helper()
 	st.unchanged(func() { st.refusal(want, args...) }, family(args)...)
 }
 
-// quiet asserts that a command answers exactly this and that nothing could be seen of it.
+// quiet asserts the exact reply to a command, and that nothing else could be observed of it.
 func (st *fixture) quiet(want string, args ...string) {
 	st.t.Helper()
 	st.unchanged(func() { require.Equal(st.t, want, st.Do(args...), show(args)) }, family(args)...)
 }
 
-// effects runs one command, asserts its reply, and asserts that exactly the keys that changed fail a WATCH and leave
-// the client caches. What a replica received is returned to be compared.
+// effects runs one command and asserts its reply, and that exactly the changed keys fail a WATCH and are invalidated in
+// client caches. The caller compares what a replica received.
 func (st *fixture) effects(want string, args ...string) observed {
 	st.t.Helper()
 	o := st.observe(func() { require.Equal(st.t, want, st.Do(args...), show(args)) }, family(args)...)
@@ -116,8 +116,8 @@ func (st *fixture) effects(want string, args ...string) observed {
 	return o
 }
 
-// family are the identity and all keys of the queue that a command's first key belongs to, with every key it names, and
-// the rows of the first jobs that a verb for many lists.
+// family are the identity, all keys of the queue to which a command's first key belongs, all keys that it names, and
+// the rows of the first jobs that a verb for many jobs lists.
 func family(args []string) []string {
 	keys := []string{identity}
 	for i, a := range args {
@@ -188,7 +188,7 @@ func newObservers(t *testing.T, s *server) *observers {
 	return w
 }
 
-// witnessed is start, with the witnesses of observe attached.
+// witnessed is start with the observers attached.
 func witnessed(t *testing.T, args ...string) *server {
 	t.Helper()
 	s := start(t, withModule(args...))
@@ -196,7 +196,7 @@ func witnessed(t *testing.T, args ...string) *server {
 	return s
 }
 
-// watch has one connection for each key watch it.
+// watch watches each key with a connection of its own.
 func (w *observers) watch(t *testing.T, s *server, db string, keys []string) []*wire.Conn {
 	t.Helper()
 	for len(w.watchers) < len(keys) {
@@ -209,8 +209,8 @@ func (w *observers) watch(t *testing.T, s *server, db string, keys []string) []*
 	return w.watchers[:len(keys)]
 }
 
-// settle publishes a mark, which every witness receives after all that was done before it, and returns what came since
-// the last mark.
+// settle publishes a mark, which every observer receives after all earlier changes, and returns what came since the
+// last mark.
 func (w *observers) settle(st *fixture) (stream, events []string) {
 	st.t.Helper()
 	w.marks++
@@ -235,7 +235,7 @@ func (w *observers) settle(st *fixture) (stream, events []string) {
 		}
 		stream = append(stream, show(args))
 	}
-	w.tracker.Do("PING") // invalidations that were due came before the answer
+	w.tracker.Do("PING") // pending invalidations arrive before its reply
 	return stream, events
 }
 
@@ -247,7 +247,7 @@ type replica struct {
 	db string
 }
 
-// attachReplica asks for a full synchronisation and throws the snapshot away.
+// attachReplica asks for a full synchronisation and discards the snapshot.
 func attachReplica(t *testing.T, s *server) *replica {
 	t.Helper()
 	n, err := net.Dial("unix", s.Socket)
@@ -271,8 +271,8 @@ func attachReplica(t *testing.T, s *server) *replica {
 	}
 }
 
-// next returns the next command of the stream. The stream's own housekeeping is left out; a command that belongs to
-// another database than 0 carries a word that says so.
+// next returns the next command of the stream, without the stream's own housekeeping. A command for a database other
+// than 0 is marked by an additional word.
 func (r *replica) next() []string {
 	r.t.Helper()
 	require.NoError(r.t, r.n.SetDeadline(time.Now().Add(wire.Patience)))

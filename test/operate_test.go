@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The verbs that give a job back, those of operators, and the gates. What is true of every verb is tried where the others
-// are (orders, numbers, wrong types, the fence, the catalogue); emq/test/gates has gates under load.
+// RELEASE, the verbs for operators, and the gates. What holds for every verb is tested with the others (orders,
+// numbers, wrong types, the fence, the catalogue); emq/test/gates tests gates under load.
 
 func init() {
 	base, kind := layout(1, "emq:{q}"), "EMQKIND job id must be JOB-namespaced\r\n"
@@ -207,7 +207,7 @@ func init() {
 	)
 }
 
-// A gate is made with the caller's own rights on the identity, as a job is.
+// Setting a gate claims the identity with the caller's own rights, as creating a job does.
 func TestGatesAndTheIdentity(t *testing.T) {
 	s := witnessed(t)
 	for verb, args := range map[string][]string{"pause": good.Pause(0), "limit": good.Limit(1, 0, 0)} {
@@ -251,7 +251,7 @@ func TestGatesAndTheIdentity(t *testing.T) {
 	})
 }
 
-// A bound on payloads is the last check of the arguments, and is asked of each new job, and of no other bytes.
+// The bound on payloads is the last check of the arguments. It applies to each new job, and to no other bytes.
 func TestPayloadBound(t *testing.T) {
 	s := witnessed(t)
 	st := s.fresh(t)
@@ -296,7 +296,7 @@ func TestPayloadBound(t *testing.T) {
 	st.Must(o)
 }
 
-// On a replica the bound is the first to be told, as the other errors of the arguments are.
+// On a replica, a payload over the bound is refused before READONLY, as other wrong arguments are.
 func TestPayloadBoundOnAReplica(t *testing.T) {
 	s := start(t, withModule("--emq.max-payload-bytes", "10"))
 	st := s.attachPlain(t)
@@ -311,7 +311,7 @@ func TestPayloadBoundOnAReplica(t *testing.T) {
 	st.Must("REPLICAOF NO ONE")
 }
 
-// INFO has a name for all that they come to.
+// INFO has a name for each of their results.
 func TestInfoCountsOperators(t *testing.T) {
 	s := start(t, withModule())
 	held := []string{"HSET emq:{q}:job:JOB1 state active attempts 1 payload x", "ZADD emq:{q}:active 9000000000000 JOB1"}
@@ -360,7 +360,7 @@ func TestInfoCountsOperators(t *testing.T) {
 	}
 }
 
-// In transactions and scripts they do what they do elsewhere, and their effects are part of the block's.
+// In transactions and scripts they have the same effects, which are part of the transaction's or script's.
 func TestOperatorsInContexts(t *testing.T) {
 	s := witnessed(t)
 	give := func(st *fixture) {
@@ -420,7 +420,7 @@ func TestOperatorsInContexts(t *testing.T) {
 	})
 }
 
-// Without memory all of them go on: none is flagged deny-oom.
+// When memory is full they all still work: none is flagged deny-oom.
 func TestOperatorsOutOfMemory(t *testing.T) {
 	s := witnessed(t)
 	st := full(t, s)
@@ -432,8 +432,8 @@ func TestOperatorsOutOfMemory(t *testing.T) {
 	require.Equal(t, status(1, 1), st.Do(good.Remove("any", "JOB1", "JOB2")...))
 }
 
-// On a replica, writable or not, each is refused; what the primary did arrives there as plain commands, and the gates hold
-// when the replica is the primary.
+// A replica, writable or not, refuses each; it receives the primary's effects as plain commands, and the gates apply
+// after it is promoted.
 func TestOperatorsAndReplicas(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)
@@ -466,7 +466,7 @@ func TestOperatorsAndReplicas(t *testing.T) {
 	require.Equal(t, empty, r.Do(good.Claim(60000)...), "both places are taken")
 }
 
-// What a server reads from the append-only file is what was there.
+// A server restores the same data from the append-only file.
 func TestOperatorsInTheAppendOnlyFile(t *testing.T) {
 	s := start(t, withModule("--appendonly", "yes", "--appendfsync", "always"))
 	st := s.fresh(t)
@@ -486,7 +486,7 @@ func TestOperatorsInTheAppendOnlyFile(t *testing.T) {
 	}
 }
 
-// Another module may write from inside the callback of a key that is made.
+// Another module may write from the callback of a new key.
 func TestAnotherModuleWritesInTheMiddleOfAnOperator(t *testing.T) {
 	s := start(t, withModule())
 	s.loadTestModule(t, "meddler")
@@ -528,7 +528,7 @@ func TestAnotherModuleWritesInTheMiddleOfAnOperator(t *testing.T) {
 	}
 }
 
-// What has expired, and is still there, is none.
+// Expired keys that the server has not removed yet count as absent.
 func TestOperatorsMeetExpiredKeys(t *testing.T) {
 	s := start(t, withModule())
 	replica := follow(t, s)
@@ -538,16 +538,16 @@ func TestOperatorsMeetExpiredKeys(t *testing.T) {
 		do      []string
 		want    string
 	}{
-		"release":          {"active", []string{good.Active()}, good.Release("JOB1", "1", 0), bulk("pending")},
-		"requeue":          {"dead", []string{good.Dead(), good.Pending()}, good.Requeue("dead", "JOB1"), status(1)},
-		"remove":           {"active", []string{good.Active()}, good.Remove("any", "JOB1"), status(1)},
-		"remove of a row":  {"active", []string{good.Row("JOB1")}, good.Remove("any", "JOB1"), status(0)},
-		"pause":            {"pending", []string{good.Meta()}, good.Pause(0), "+OK\r\n"},
-		"resume":           {"pending", []string{good.Meta()}, good.Resume(), integer(0)},
-		"limit":            {"pending", []string{good.Meta()}, good.Limit(1, 0, 0), "+OK\r\n"},
-		"a gate":           {"pending", []string{good.Meta()}, good.Claim(1000), claimed("JOB1", "x", 2)},
-		"a place":          {"pending", []string{good.Meta(), good.Active()}, good.Mclaim(1000, 5), array(claimed("JOB1", "x", 2))},
-		"an audit of none": {"pending", []string{good.Meta()}, good.Fix("0", 5), array(bulk("active:0"), empty)},
+		"release":         {"active", []string{good.Active()}, good.Release("JOB1", "1", 0), bulk("pending")},
+		"requeue":         {"dead", []string{good.Dead(), good.Pending()}, good.Requeue("dead", "JOB1"), status(1)},
+		"remove":          {"active", []string{good.Active()}, good.Remove("any", "JOB1"), status(1)},
+		"remove of a row": {"active", []string{good.Row("JOB1")}, good.Remove("any", "JOB1"), status(0)},
+		"pause":           {"pending", []string{good.Meta()}, good.Pause(0), "+OK\r\n"},
+		"resume":          {"pending", []string{good.Meta()}, good.Resume(), integer(0)},
+		"limit":           {"pending", []string{good.Meta()}, good.Limit(1, 0, 0), "+OK\r\n"},
+		"a gate":          {"pending", []string{good.Meta()}, good.Claim(1000), claimed("JOB1", "x", 2)},
+		"a place":         {"pending", []string{good.Meta(), good.Active()}, good.Mclaim(1000, 5), array(claimed("JOB1", "x", 2))},
+		"an audit":        {"pending", []string{good.Meta()}, good.Fix("0", 5), array(bulk("active:0"), empty)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := s.fresh(t)
@@ -569,7 +569,7 @@ func TestOperatorsMeetExpiredKeys(t *testing.T) {
 	}
 }
 
-// Jobs by the thousand, and Go's runtime is as it was.
+// A thousand jobs in a call allocate nothing in Go.
 func TestAThousandToOperate(t *testing.T) {
 	st := faulty(t).fresh(t)
 	st.Heard = nil

@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A violation makes a good request a bad one, or prepares the store so that the request is refused.
+// A violation makes a good request bad, or prepares the store so that the request is refused.
 type violation struct {
 	check   string // the check that must find it
 	want    string // how the refusal begins
 	request func(args []string) []string
 	given   []string
-	broken  []string // what is damaged in the store thereby
+	broken  []string // the damage that it does to the store
 }
 
 // verbOrder is a verb's good request and its violations in the order of the checks; the job is held with the token 1.
@@ -96,17 +96,17 @@ var orders = []verbOrder{
 	}},
 }
 
-// notPairs takes the last word away from the last job of a list.
+// notPairs removes the last word from the last job of a list.
 func notPairs(request []string) violation {
 	return violation{check: "arity", want: "ERR wrong number of arguments", request: func(args []string) []string { return args[:len(request)-1] }}
 }
 
-// inList gives a job in the middle of a list another word, of what is checked.
+// inList replaces a word of a job in the middle of a list.
 func inList(check, want string, at int, text string) violation {
 	return violation{check: check, want: want, request: word(at, text)}
 }
 
-// tooMany makes the list longer than it may be; the list begins with the word `from`, and a job has n.
+// tooMany makes the list longer than allowed; the list begins at word `from`, and a job has n words.
 func tooMany(from, n int) violation {
 	return violation{check: "length", want: "ERR id must be given 1 to 1000 times, got ", request: func(args []string) []string {
 		args = slices.Clone(args)
@@ -117,8 +117,8 @@ func tooMany(from, n int) violation {
 	}}
 }
 
-// The verbs for many jobs declare the base as well. What is wrong with any job is found before what follows, and nothing is
-// done for the others.
+// The verbs for many jobs declare the base as a key. A violation in any job comes before later checks, and nothing is
+// done for the other jobs.
 func init() {
 	base, kind := layout(1, "emq:{q}"), "EMQKIND job id must be JOB-namespaced\r\n"
 	enqueue, schedule := good.Menqueue("JOB2", "x", "JOB3", "y", "JOB4", "z"), good.Mschedule("in", "JOB2", "1", "x", "JOB3", "2", "y", "JOB4", "3", "z")
@@ -151,7 +151,7 @@ func init() {
 	)
 }
 
-// The verbs on a whole queue have no count, and STATS runs on replicas.
+// The verbs about a whole queue have no numkeys, and STATS runs on replicas.
 func init() {
 	base := violation{check: "layout", want: "EMQKEY ", request: word(1, "emq:{q}")}
 	orders = append(orders,
@@ -163,8 +163,8 @@ func init() {
 	)
 }
 
-// TestCheckOrder breaks every two checks of a verb at once: the earlier one must answer, and the request must leave no
-// trace.
+// TestCheckOrder violates every two checks of a verb at once: the earlier one must refuse, and the request must leave
+// no trace.
 func TestCheckOrder(t *testing.T) {
 	s := witnessed(t)
 	for _, verb := range orders {
@@ -200,7 +200,7 @@ func (verb verbOrder) refuse(t *testing.T, s *server, broken ...violation) {
 		st.refused(broken[0].want, args...)
 		return
 	}
-	// A replica drops its own replicas' links, and with them the witness.
+	// A server that becomes a replica closes its own replicas' links, and with them the observer's.
 	t.Cleanup(func() {
 		st.Must("REPLICAOF NO ONE", "CONFIG SET replica-read-only yes")
 		s.observers.replica = attachReplica(s.observers.replica.t, s)

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Another module may write from inside the events of the pump, too: the server stays up, nothing is used that the other
-// module changed, and what is left of the work goes on.
+// Another module may also write from the pump's events: the server stays up, nothing that the other module changed is
+// used, and the remaining work is done.
 func TestAnotherModuleWritesInTheMiddleOfThePump(t *testing.T) {
 	s := start(t, withModule())
 	s.loadTestModule(t, "meddler")
@@ -50,7 +50,7 @@ func TestAnotherModuleWritesInTheMiddleOfThePump(t *testing.T) {
 				waitFor(t, "the pump", func() bool { return st.Do("EXISTS", good.Active(), good.Schedule(), other.Active()) == integer(c.left) })
 				require.Equal(t, c.pending, st.Members(good.Pending()))
 			}
-			// The pump lives, whatever became of the store: what comes now is met.
+			// Whatever became of the store, the pump is alive: it handles what comes now.
 			st.Must("CONFIG SET min-replicas-to-write 0", "FLUSHALL", "SET {emq}:version "+wire6)
 			st.put(good, "JOB6", "active", "attempts", "1", "lease_epoch", "other")
 			st.Must("ZADD emq:{q}:active XX 1 JOB6")

@@ -14,16 +14,15 @@ import (
 	"emq/test/store"
 )
 
-// The queues that the module knows, as the debug build tells them. The pump is off in all of these tests: it would forget
-// what is gone by itself.
+// The register of queues, as EMQ.DEBUG shows it. The pump is off in these tests, because it would forget queues by itself.
 
-// knowing starts a server with the debug build; nothing is asked of its keyspace.
+// knowing starts a server with the debug build; its key space is not checked.
 func knowing(t *testing.T, args ...string) *fixture {
 	t.Helper()
 	return start(t, withDebugModule(args...)).attachPlain(t)
 }
 
-// known is how many queues the module knows, in how many bytes, and each as its database and base, sorted.
+// known returns the number of known queues, their bytes, and the database and base of each, sorted.
 func (st *fixture) known() (count, bytes int64, list []string) {
 	st.t.Helper()
 	all := value(st.Do("EMQ.DEBUG", "QUEUES")).([]any)
@@ -45,8 +44,8 @@ func (st *fixture) knows(want ...string) {
 	require.Equal(st.t, want, list)
 }
 
-// hearsAll tells whether the server tells the module of every key that comes into being. Those from 8.1 to 9.1.1 would
-// leave the clients of COPY and MOVE in the wrong database for that, so there the module listens to less, and looks.
+// hearsAll reports whether the module receives an event for every new key. On releases from 8.1 to 9.1.1 that would
+// leave the clients of COPY and MOVE in the wrong database, so there the module listens to fewer events, and scans.
 func (st *fixture) hearsAll() bool {
 	var main, minor, patch int
 	_, err := fmt.Sscanf(st.Info("valkey_version"), "%d.%d.%d", &main, &minor, &patch)
@@ -55,7 +54,7 @@ func (st *fixture) hearsAll() bool {
 	return version < 0x80100 || version >= 0x90102
 }
 
-// soonKnows is knows for what may have to be looked for.
+// soonKnows is knows, but waits for queues that only a scan finds.
 func (st *fixture) soonKnows(want ...string) {
 	st.t.Helper()
 	slices.Sort(want)
@@ -65,11 +64,11 @@ func (st *fixture) soonKnows(want ...string) {
 	})
 }
 
-// far is a score that no pump would reach.
+// far is a score that is never due.
 const far = "9000000000000"
 
-// A queue becomes known when one of its five keys comes into being, whoever makes it and wherever; the pump visits it if it
-// was the schedule, the active or the meta.
+// A queue becomes known when one of its five keys is created, by whomever and in whichever database; the pump visits it
+// if that key is schedule, active or meta.
 func TestQueuesBecomeKnown(t *testing.T) {
 	st := knowing(t)
 	st.Must("ZADD x " + far + " JOB1")
@@ -134,7 +133,7 @@ func TestQueuesBecomeKnown(t *testing.T) {
 				require.Equal(t, nothing, st.Do("EMQ.DEBUG", "NEXT"))
 				return
 			}
-			// It is known again when it was forgotten and comes again.
+			// A forgotten queue that comes again is known again.
 			require.Equal(t, known, at(value(st.Do("EMQ.DEBUG", "NEXT"))))
 			require.Equal(t, integer(1), st.Do("EMQ.DEBUG", "FORGET"))
 			require.Equal(t, integer(1), st.Do("EMQ.DEBUG", "FORGET"), "twice is once")
@@ -171,11 +170,11 @@ func TestQueuesBecomeKnown(t *testing.T) {
 	})
 }
 
-// unheard are the commands that hearsAll is about.
+// unheard are the commands whose new keys cause no event that the module receives if hearsAll is false.
 var unheard = []string{"RENAME", "COPY", "MOVE", "RESTORE"}
 
-// A module that listens to the server's events must not be seen by those who make them: COPY and MOVE to another
-// database leave the client, the transaction, the script and the append-only file where they were.
+// The module's subscription to events must not affect the clients that cause them: after COPY and MOVE to another
+// database, the client, the transaction, the script and the append-only file are still in their own database.
 func TestClientsStayInTheirDatabase(t *testing.T) {
 	st := start(t, withModule("--appendonly", "yes", "--aof-use-rdb-preamble", "no")).attachPlain(t)
 	in := func(db string) { t.Helper(); require.Contains(t, st.Do("CLIENT", "INFO"), " db="+db+" ") }
@@ -226,7 +225,7 @@ func (st *fixture) stock(n int) (queues []string) {
 	return queues
 }
 
-// What was stored is known after a restart, whatever it is read from, and after a reload.
+// Stored queues are known after a restart from a snapshot or an append-only file, and after a reload.
 func TestQueuesComeBack(t *testing.T) {
 	for kind, settings := range map[string][]string{
 		"append-only file":               {"--appendonly", "yes"},
@@ -248,7 +247,7 @@ func TestQueuesComeBack(t *testing.T) {
 					queues = append(queues, "7 emq:{copied}:")
 					slices.Sort(queues)
 				}
-				st.soonKnows(queues...) // at once, but for the copy on a server that does not tell of it
+				st.soonKnows(queues...) // at once, except for the copy on a server without an event for it
 				if strings.HasPrefix(kind, "append-only") {
 					if round == 1 {
 						st.Must("BGREWRITEAOF")
@@ -268,8 +267,8 @@ func TestQueuesComeBack(t *testing.T) {
 	}
 }
 
-// A replica knows what its primary has, by snapshot and by stream, however the snapshot comes; so it knows all when it
-// is promoted. What it knows too much it forgets, though no pump goes round on it.
+// A replica knows the queues of its primary, from the snapshot, however that is sent, and from the stream; so it knows
+// all of them when it is promoted. It forgets queues that are gone, although its pump does not run.
 func TestQueuesOnAReplica(t *testing.T) {
 	for _, primary := range []string{"yes", "no"} {
 		for _, load := range []string{"disabled", "on-empty-db", "swapdb"} {
@@ -296,13 +295,13 @@ func TestQueuesOnAReplica(t *testing.T) {
 				linked()
 				has()
 
-				// By the stream.
+				// From the stream.
 				st.Must("ZADD emq:{new}:schedule "+far+" JOB1", "MULTI", "SELECT 4", "ZADD emq:{new}:active "+far+" JOB1", "EXEC", "SELECT 0")
 				queues = append(queues, "0 emq:{new}:", "4 emq:{new}:")
 				st.inStep("1")
 				has()
 
-				// Again as a whole, of the same primary: the data are still served while the snapshot is loaded.
+				// A full synchronisation with the same primary: the old data are served while the snapshot is loaded.
 				r.Must("REPLICAOF " + host + " 1")
 				st.Must("ZADD emq:{newer}:schedule " + far + " JOB1")
 				queues = append(queues, "0 emq:{newer}:")
@@ -318,12 +317,12 @@ func TestQueuesOnAReplica(t *testing.T) {
 				linked()
 				require.NotEqual(t, syncs, st.Info("sync_full"))
 				has()
-				for range 20 { // turns of the event loop, in which what is gone is looked for
+				for range 20 { // turns of the event loop, each of which checks for queues that are gone
 					r.Must("PING")
 				}
 				has()
 
-				// A flush of the primary's is one of the replica's.
+				// A flush on the primary flushes the replica.
 				st.Must("SELECT 3", "FLUSHDB", "SELECT 0")
 				st.inStep("1")
 				queues = slices.DeleteFunc(queues, func(q string) bool { return strings.HasPrefix(q, "3 ") })
@@ -351,7 +350,7 @@ func TestQueuesOnAReplica(t *testing.T) {
 	}
 }
 
-// A flush of any kind, and a swap, are followed at once.
+// The register follows every kind of flush, and a swap, at once.
 func TestQueuesFlushedAndSwapped(t *testing.T) {
 	st := knowing(t)
 	for _, how := range []string{"", " SYNC", " ASYNC"} {
@@ -376,8 +375,8 @@ func TestQueuesFlushedAndSwapped(t *testing.T) {
 	}
 }
 
-// What another module makes at the end of a flush came after it, also where that module was loaded first and so is told
-// first.
+// Keys that another module creates at the end of a flush stay known, even if that module was loaded first and so gets
+// the event first.
 func TestQueuesMadeAtTheEndOfAFlush(t *testing.T) {
 	st := knowing(t, "--loadmodule", testModule(t, "meddler"))
 	for _, flush := range []string{"FLUSHALL SYNC", "FLUSHALL ASYNC", "FLUSHDB SYNC", "FLUSHDB ASYNC"} {
@@ -387,7 +386,7 @@ func TestQueuesMadeAtTheEndOfAFlush(t *testing.T) {
 	}
 }
 
-// A module that is loaded into a store looks through it, also while that goes on changing.
+// A module that is loaded at run time scans the store, even while clients change it.
 func TestQueuesOfAStoreThatWasThere(t *testing.T) {
 	load := func(st *fixture) {
 		st.Must("MODULE LOADEX " + os.Getenv("EMQ_MODULE_DEBUG") + " CONFIG emq.pump-interval-ms 0")
@@ -440,13 +439,13 @@ func TestQueuesOfAStoreThatWasThere(t *testing.T) {
 	})
 }
 
-// A round visits each queue that it began with and that is still known, once, whatever comes and goes meanwhile; and
-// what is known is never less than what there is. Random steps against a list.
+// A round visits once each queue that it began with and that is still known, whatever is added and removed meanwhile; and no
+// existing queue is unknown. Random steps are compared with a list.
 func TestQueuesInRounds(t *testing.T) {
 	seed := store.Seed(t)
 	dice := rand.New(rand.NewPCG(seed, 1))
 	st := knowing(t)
-	there := map[string]bool{}   // the sets that there are: "db base"
+	there := map[string]bool{}   // the sets that exist: "db base"
 	waiting := map[string]bool{} // what the round has still to visit, if it is still known
 	visited, inRound := "", false
 	key := func() (db int, q queue, name string) {
@@ -503,13 +502,13 @@ func TestQueuesInRounds(t *testing.T) {
 	}
 }
 
-// Memory and time go back with the queues; and where nobody goes round, what is gone does not pile up, by whichever key the
-// queues were known.
+// Memory and time shrink with the number of queues; and without the pump, queues that are gone do not accumulate, by
+// whichever key they were known.
 func TestQueuesAreForgotten(t *testing.T) {
 	const n = 10_000
 	st := knowing(t)
 	st.comeAndGo(n, 5, func() {})
-	// The memory shrinks with what is in it, not only when the last goes.
+	// The memory shrinks gradually, not only when the last queue goes.
 	st.Must("FLUSHALL")
 	var add [][]string
 	for i := range n {
@@ -549,8 +548,8 @@ func TestQueuesAreForgottenElsewhere(t *testing.T) {
 
 func (st *fixture) comeAndGo(n, rounds int, settled func()) { st.comesAndGoes(st, n, rounds, settled) }
 
-// comesAndGoes makes n queues in each round on one server, by each of their keys in turn, and has them go; what another
-// knows of them, or the same, stays within twice of what there was.
+// comesAndGoes creates n queues in each round on one server, by each of their keys in turn, and removes them; the
+// register of `on`, which may be the same server, never has more than about twice that number.
 func (st *fixture) comesAndGoes(on *fixture, n, rounds int, settled func()) {
 	st.t.Helper()
 	for round := range rounds {

@@ -14,8 +14,7 @@ import (
 	"emq/test/wire"
 )
 
-// follow starts a replica without the module, which must be able to execute all that it is sent, and waits until it is
-// in step.
+// follow starts a replica without the module, which must be able to execute the whole stream, and waits until it is in step.
 func follow(t *testing.T, s *server, args ...string) *server {
 	t.Helper()
 	r := start(t, withoutModule(append(store.Following(s.Addr()), args...)...))
@@ -23,7 +22,7 @@ func follow(t *testing.T, s *server, args ...string) *server {
 	return r
 }
 
-// inStep waits until all replicas have what this connection wrote.
+// inStep waits until all replicas have this connection's writes.
 func (st *fixture) inStep(replicas string) {
 	st.t.Helper()
 	st.Must("SET in-step x") // so that the connection has something to wait for
@@ -32,8 +31,8 @@ func (st *fixture) inStep(replicas string) {
 	require.Equal(st.t, ":"+replicas+"\r\n", st.Do("WAIT", replicas, "0"))
 }
 
-// A replica that knows nothing of the module follows a load of every kind, also one with broken data, and holds the
-// same data in the end. It executes what it is sent, or panics.
+// A replica without the module follows a load of every kind, also with broken data, and has the same data in the end.
+// It panics if it can't execute a command.
 func TestReplicaWithoutTheModuleFollows(t *testing.T) {
 	s := start(t, withModule())
 	st := s.attachPlain(t)
@@ -50,7 +49,7 @@ func TestReplicaWithoutTheModuleFollows(t *testing.T) {
 	require.Zero(t, r.loaded())
 }
 
-// Where a field can have a time to live, a counter keeps its own as HINCRBY would, on every server that follows.
+// Where fields can expire, a counter keeps its time to live as with HINCRBY, on every replica too.
 func TestCountersKeepTheirTimeToLive(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)
@@ -111,7 +110,7 @@ func TestReplicaWithTheModuleFollows(t *testing.T) {
 	st.inStep("1")
 	require.Equal(t, st.digest(), r.digest())
 
-	// Promoted, it goes on where the primary was: the leases and tokens are its own now.
+	// After its promotion it continues where the primary was, with the same leases and tokens.
 	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
 	require.Equal(t, "1", st.take(good, "JOB1"))
 	st.inStep("1")
@@ -120,7 +119,7 @@ func TestReplicaWithTheModuleFollows(t *testing.T) {
 	require.Equal(t, integer(1), r.Do(good.Complete("JOB1", "1")...))
 }
 
-// On a replica, also on a writable one, every verb answers READONLY and leaves no trace.
+// On a replica, even a writable one, every verb replies READONLY and leaves no trace.
 func TestOnReplica(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)
@@ -145,7 +144,7 @@ func TestOnReplica(t *testing.T) {
 	}
 }
 
-// The role counts at the moment of the command, however the server came to it, and however late the module did.
+// The role at the moment of the command counts, however the server got it, and whenever the module was loaded.
 func TestRoleChanges(t *testing.T) {
 	s := start(t, withoutModule("--replica-read-only", "no"))
 	st := s.bare(t)
@@ -166,7 +165,8 @@ func TestRoleChanges(t *testing.T) {
 	st.life("q", "JOB1", "x")
 }
 
-// One command is one unit for whoever reads the append-only file or the stream: no verb, no half, absolute values.
+// In the append-only file and the stream, a verb is one transaction of plain commands with absolute values, never the
+// verb itself and never half of it.
 func TestAppendOnlyFile(t *testing.T) {
 	s := start(t, withModule("--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble", "no"))
 	st := s.bare(t)
@@ -218,8 +218,8 @@ func appended(t *testing.T, dir, part string) [][]string {
 	}
 }
 
-// What was written comes back, from the append-only file and from the snapshot, with the module and without it, after
-// an orderly stop and after a crash.
+// The data are restored from the append-only file and from the snapshot, with and without the module, after a SHUTDOWN
+// and after a crash.
 func TestDataComesBack(t *testing.T) {
 	persistence := map[string][]string{
 		"append-only file":               {"--appendonly", "yes", "--appendfsync", "always"},
@@ -278,7 +278,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// Keys that expire are met by verbs on the primary only; the replica is told, and stays in step.
+// Only the primary expires the keys that verbs open; the replica receives the deletions and stays in step.
 func TestExpiryIsReplicated(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)

@@ -10,7 +10,7 @@ import (
 	"emq/test/wire"
 )
 
-// TestRewire moves a store of the scripts to the module and back, as docs/operations.md tells operators to.
+// TestRewire moves a store of the scripts to the module and back, as docs/operations.md describes.
 func TestRewire(t *testing.T) {
 	program := built(t, "../cmd/emq")
 	st := start(t, withModule()).bare(t)
@@ -62,7 +62,7 @@ func TestRewire(t *testing.T) {
 	require.True(t, ok, out2)
 	unmoved("already", true, "--apply")
 
-	// The module goes on with what the scripts left, and the scripts with what the module leaves.
+	// The module continues with the jobs that the scripts left, and the scripts with those that the module leaves.
 	require.Equal(t, wire.Integer(1), st.Do(q.Complete("JOB1", "1")...))
 	require.Equal(t, wire.Empty, st.Do(q.Claim(60_000)...), "it is paused")
 	require.Equal(t, wire.Integer(1), st.Do(q.Resume()...))

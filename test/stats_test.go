@@ -28,7 +28,7 @@ func figures(pending, active, scheduled, dead, completed, failed int64, age, due
 	return array(append(words, gates(0, 0, "", "", "", "")...)...)
 }
 
-// gates are STATS' last fields: who waits, and what holds claims back.
+// gates are STATS' last fields: the number of waiting clients, and the gates.
 func gates(waiting, paused int64, until, concurrency, most, duration string) []string {
 	words := []string{bulk("waiting"), integer(waiting), bulk("paused"), integer(paused)}
 	for i, text := range []string{until, concurrency, most, duration} {
@@ -42,7 +42,7 @@ func gates(waiting, paused int64, until, concurrency, most, duration string) []s
 	return words
 }
 
-// mintedAt is a canonical id of an instant, in Unix ms.
+// mintedAt is a canonical id for a time in Unix ms.
 func mintedAt(millis int64) string {
 	const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	id := []byte("JOB00000000000")
@@ -88,7 +88,7 @@ func TestStats(t *testing.T) {
 	require.True(t, strings.HasSuffix(c.Do(queue("other").Stats()...), "$16\r\nrate_duration_ms\r\n_\r\n"))
 }
 
-// What has expired is absent, and stays where it is: not even a primary removes it. No key counts as used.
+// An expired key counts as absent, and STATS does not remove it, not even on a primary. No key counts as accessed.
 func TestStatsLeavesNoTrace(t *testing.T) {
 	s := start(t, withModule("--maxmemory-policy", "allkeys-lfu", "--lfu-log-factor", "0", "--lfu-decay-time", "0"))
 	s.observers = newObservers(t, s)
@@ -116,7 +116,7 @@ func TestStatsLeavesNoTrace(t *testing.T) {
 	require.Equal(t, usedBefore, used())
 }
 
-// Replicas answer too, also those that follow without being asked to write.
+// Replicas reply too.
 func TestStatsOnAReplica(t *testing.T) {
 	primary, s := start(t, withModule()), start(t, withModule())
 	st := primary.fresh(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A sweeper is a verb that takes what is over from a set: PROMOTE from schedule, REAP from active.
+// A sweeper is a verb that takes due entries from a set: PROMOTE from schedule, REAP from active.
 type sweeper struct {
 	name, state string
 	args        func(limit int64) []string
@@ -23,14 +23,14 @@ var sweepers = []sweeper{
 	{"reap", "active", func(limit int64) []string { return good.Reap(9, limit) }, func(moved ...string) string { return reaped(moved, nil) }},
 }
 
-// over puts a job into the verb's set, with a time that is over, and any further fields.
+// over adds a job to the verb's set, with a time in the past, and any further fields.
 func (sw sweeper) over(st *fixture, at int, id string, fields ...string) {
 	st.t.Helper()
 	st.put(good, id, sw.state, append([]string{"attempts", "1"}, fields...)...)
 	require.Equal(st.t, integer(0), st.Do("ZADD", sw.set(), strconv.Itoa(at), id))
 }
 
-// No broken entry hinders the jobs behind it: each is dealt with as it deserves, by the same call.
+// No broken entry hinders the jobs after it: the same call drops, moves or leaves it, and goes on.
 func TestBrokenEntriesOfASweep(t *testing.T) {
 	const row = "emq:{q}:job:JOB0"
 	const (
@@ -135,7 +135,8 @@ func TestBrokenEntriesOfASweep(t *testing.T) {
 	}
 }
 
-// The limit counts what is moved or dropped, not what stays; the earliest time goes first, then the lowest bytes.
+// The limit counts entries that are moved or dropped, not those that stay; the earliest time comes first, then the
+// lowest id.
 func TestTheLimitOfASweep(t *testing.T) {
 	s := witnessed(t)
 	for _, sw := range sweepers {
@@ -194,7 +195,7 @@ func TestTheLimitOfASweep(t *testing.T) {
 	}
 }
 
-// One call looks at 10000 entries, whatever becomes of them; rows that stay hold nothing up within that.
+// One call looks at 10000 entries, whatever becomes of them; up to that number, entries that stay do not hold up others.
 func TestTheBoundOfASweep(t *testing.T) {
 	s := start(t, withModule())
 	fill := func(st *fixture, sw sweeper, n int, row ...string) {
@@ -257,7 +258,7 @@ func TestTheBoundOfASweep(t *testing.T) {
 	})
 }
 
-// An expired row is no row; an expired set is no set.
+// Expired rows and sets count as absent.
 func TestExpiredKeysOfASweep(t *testing.T) {
 	s := start(t, withModule())
 	for _, sw := range sweepers {
@@ -278,7 +279,7 @@ func TestExpiredKeysOfASweep(t *testing.T) {
 	}
 }
 
-// What lost leases are counted, and what becomes of the job: the epoch, the cap, the flow.
+// Which lost leases count, and what becomes of the job: the epoch, the cap, the flow.
 func TestLostLeases(t *testing.T) {
 	s := start(t, withModule())
 	run := s.fresh(t).Info("run_id")
@@ -343,7 +344,7 @@ func TestLostLeases(t *testing.T) {
 	}
 }
 
-// A job that kills its workers ends in dead after as many leases as the cap says; a FAIL in between sets the count back.
+// A job that kills its workers becomes dead when its lost leases reach the cap; a FAIL in between resets the count.
 func TestAJobThatKillsItsWorkers(t *testing.T) {
 	st := open(t)
 	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB1", "x")...))
@@ -404,7 +405,8 @@ func TestHolderAfterAReap(t *testing.T) {
 	})
 }
 
-// EXTEND counts from now, also to an earlier deadline; a lease that is over and was not returned yet is the holder's.
+// EXTEND counts from now, even if the new deadline is earlier; an expired lease that was not returned yet is still the
+// holder's.
 func TestExtend(t *testing.T) {
 	st := open(t)
 	run := st.Info("run_id")
@@ -428,7 +430,7 @@ func TestExtend(t *testing.T) {
 	require.Equal(t, reaped(nil, []string{"JOB1"}), st.Do(good.Reap(1, 10)...))
 }
 
-// Of jobs that are due at one time the lower id is claimed first, and a retry before what was made after it.
+// Of jobs that are due at the same time, the one with the lower id is claimed first, so a retry comes before newer jobs.
 func TestPromotedJobsAreClaimedInOrder(t *testing.T) {
 	st := open(t)
 	for i, id := range []string{"JOB5", "JOB2", "JOB8"} {
@@ -446,8 +448,8 @@ func TestPromotedJobsAreClaimedInOrder(t *testing.T) {
 	}
 }
 
-// A restart makes the leases another server's: none that runs out afterwards is counted, until it is claimed or extended
-// anew.
+// After a restart, existing leases count as another server's: their expiry does not count, unless the job is claimed or
+// extended again.
 func TestLeasesOfARestartedServer(t *testing.T) {
 	s := start(t, withModule("--appendonly", "yes", "--appendfsync", "always"))
 	st := s.attachPlain(t)

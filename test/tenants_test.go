@@ -10,16 +10,16 @@ import (
 	"emq/test/wire"
 )
 
-// wrongNumkeys are counts that are not the verb's own, byte for byte.
+// wrongNumkeys are values that differ from the verb's numkeys.
 func wrongNumkeys(right string) []string {
 	counts := []string{"0" + right, "+" + right, "0", "1", "3", "5", "99", "-1", "", "x", " " + right, right + " ", right + "\x00", right + ".0", nines, "9223372036854775807", "4294967298"}
 	return slices.DeleteFunc(counts, func(count string) bool { return count == right })
 }
 
-// A user limited to one queue names another tenant's keys with a count that the server may not be able to read: it must
-// be refused before one of them is touched. So must a user with all rights be, when the count is wrong.
+// A user limited to one queue names another tenant's keys with a numkeys that the server may not be able to parse: the
+// call must be refused before any of them is accessed. So must a call with a wrong numkeys by a user with all rights.
 func TestNumkeysByALimitedUser(t *testing.T) {
-	// With these settings each touch of a key raises its access counter, and nothing lowers it.
+	// With these settings each access to a key raises its LFU counter, and nothing lowers it.
 	s := start(t, withModule("--maxmemory-policy", "allkeys-lfu", "--lfu-log-factor", "0", "--lfu-decay-time", "0"))
 	victim := queue("b")
 	verbs := map[string]struct {
@@ -79,8 +79,8 @@ func TestNumkeysByALimitedUser(t *testing.T) {
 	}
 }
 
-// Names that are cut like a queue's and are none, and names of a queue's whose end is another's: each is refused before
-// any key is touched, the declared ones too.
+// Names that resemble a queue's keys but are not, or end like another key: each is refused before any key is accessed,
+// even a declared one.
 func TestNamesThatAreNoQueuesTouchNothing(t *testing.T) {
 	s := start(t, withModule("--maxmemory-policy", "allkeys-lfu", "--lfu-log-factor", "0", "--lfu-decay-time", "0"))
 	st := s.fresh(t)
@@ -113,7 +113,7 @@ func TestNamesThatAreNoQueuesTouchNothing(t *testing.T) {
 			}
 			refused(other)
 		}
-		for i, word := range args { // the set that the base is cut off
+		for i, word := range args { // the set that begins with the base
 			if rest, ok := strings.CutPrefix(word, good.Base()); ok && !strings.HasPrefix(rest, "job:") {
 				refused(with(args, i, good.Base()+rest[:max(0, len(rest)-1)]+"?"))
 				break
@@ -123,7 +123,7 @@ func TestNamesThatAreNoQueuesTouchNothing(t *testing.T) {
 	st.Must("FLUSHALL")
 }
 
-// The witness of the tests above: an allowed verb does touch the keys and moves the counters.
+// Shows that the tests above can fail: an allowed verb accesses the keys and raises the counters.
 func TestTouchesAreSeen(t *testing.T) {
 	s := start(t, withModule("--maxmemory-policy", "allkeys-lfu", "--lfu-log-factor", "0", "--lfu-decay-time", "0"))
 	st := s.fresh(t)
@@ -133,7 +133,7 @@ func TestTouchesAreSeen(t *testing.T) {
 	require.NotEqual(t, before, st.Do("OBJECT", "FREQ", good.Row("JOB1")))
 }
 
-// Without any limits, a count that is not the verb's own is refused before anything else is looked at.
+// For a user without limits too, a wrong numkeys is refused before any other check.
 func TestNumkeys(t *testing.T) {
 	s := witnessed(t)
 	for verb, args := range verbsOn(good) {
@@ -150,7 +150,7 @@ func TestNumkeys(t *testing.T) {
 	}
 }
 
-// A user with the module's category and the keys of one queue can work on that queue and on nothing else.
+// A user with the module's category and the keys of one queue can use that queue and nothing else.
 func TestOneTenant(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)

@@ -14,9 +14,10 @@ import (
 	"emq/test/wire"
 )
 
-// A block of the append-only file that was cut in the middle of a command is not carried out at the next start. But
-// Valkey 8 cuts the file off behind the command before, within the block, and goes on to append there, so the start after
-// that finds a block that ends elsewhere or never. What docs/operations.md says of it: what is lost, and what helps.
+// A transaction in the append-only file that was cut in the middle of a command is not executed at the next start. But
+// Valkey 8 truncates the file after the last whole command, within the transaction, and appends there, so the next
+// start finds a transaction that ends elsewhere or never. The test follows docs/operations.md: what is lost, and what
+// helps.
 func TestTornBlock(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -68,7 +69,7 @@ func TestTornBlock(t *testing.T) {
 			t.Run("the file is mended first", func(t *testing.T) {
 				f := torn(t, tt.verb, tt.at)
 				f.mend(t)
-				f.Options.Args = append(f.Options.Args, "--aof-load-truncated", "no") // it would refuse a file that is not whole
+				f.Options.Args = append(f.Options.Args, "--aof-load-truncated", "no") // it would refuse a truncated file
 				p, st := f.first(t)
 				followedWhole(t, p, st)
 			})
@@ -76,11 +77,11 @@ func TestTornBlock(t *testing.T) {
 	}
 }
 
-// tornFile is a server that ended, and its file within a block.
+// tornFile is a stopped server whose file ends within a transaction.
 type tornFile struct{ *server }
 
-// torn has a server write a verb's block as the last one, and cuts it in the middle of one of its commands, as a kill or a
-// full disk does in the middle of the write.
+// torn makes a server write a verb's transaction as the last one, and cuts the file in the middle of one of its
+// commands, as a kill or a full disk does during the write.
 func torn(t *testing.T, verb []string, command string) tornFile {
 	t.Helper()
 	s := start(t, withModule("--appendonly", "yes", "--appendfsync", "always"))
@@ -97,7 +98,7 @@ func torn(t *testing.T, verb []string, command string) tornFile {
 	return f
 }
 
-// appended is the one file that the server appends to.
+// appended is the file that the server appends to.
 func (f tornFile) appended(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(f.Dir, "appendonlydir", "*.incr.aof"))
@@ -106,7 +107,7 @@ func (f tornFile) appended(t *testing.T) string {
 	return files[0]
 }
 
-// mend cuts the file off before the block, by the server's own tool.
+// mend truncates the file before the transaction with the server's own tool.
 func (f tornFile) mend(t *testing.T) {
 	t.Helper()
 	check := exec.Command(filepath.Join(store.Tools(t), "valkey-check-aof"), "--fix", f.appended(t))
@@ -116,7 +117,7 @@ func (f tornFile) mend(t *testing.T) {
 	require.Contains(t, string(out), "Successfully truncated AOF")
 }
 
-// first starts the server on the file: all is there that was answered before the verb, and nothing of the verb.
+// first starts the server on the file: it has all that was acknowledged before the verb, and nothing of the verb.
 func (f tornFile) first(t *testing.T) (*store.Place, *fixture) {
 	t.Helper()
 	f.Start()
@@ -136,7 +137,7 @@ func again(t *testing.T, p *store.Place) *fixture {
 	return (&server{Place: p}).attachPlain(t)
 }
 
-// followedWhole asserts that what is written from now on comes back, and nothing else.
+// followedWhole asserts that a restart restores what is written from now on, and nothing else.
 func followedWhole(t *testing.T, p *store.Place, st *fixture) {
 	t.Helper()
 	st.Must("SET single x")
@@ -150,10 +151,11 @@ func followedWhole(t *testing.T, p *store.Place, st *fixture) {
 	require.Empty(t, st.audit(good, 100, false))
 }
 
-// leavesBlocksOpen tells whether the server cuts a torn block off behind its last whole command, not before its first.
+// leavesBlocksOpen reports whether the server truncates a torn transaction after its last whole command, not before its
+// MULTI.
 func (st *fixture) leavesBlocksOpen() bool { return strings.HasPrefix(st.Info("valkey_version"), "8.") }
 
-// rewrite has the server write its append-only file anew, and waits for it.
+// rewrite makes the server rewrite its append-only file, and waits for that.
 func (st *fixture) rewrite() {
 	st.t.Helper()
 	st.Must("BGREWRITEAOF")

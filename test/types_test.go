@@ -27,8 +27,8 @@ func (st *fixture) make(kind, key string) {
 	require.NotEqual(st.t, byte('-'), st.Do(with(makers[kind], 1, key)...)[0])
 }
 
-// Each verb refuses a wrong type at each key that it must read or write, whether or not there is a job, and whether or
-// not a job's time is over.
+// Each verb refuses a wrong type of each key that it must read or write, whether or not there is a job, and whether or
+// not it is due.
 func TestWrongTypes(t *testing.T) {
 	q := queue("q")
 	verbs := []struct {
@@ -91,7 +91,7 @@ func TestWrongTypes(t *testing.T) {
 	}
 }
 
-// A key that a verb has no need of may be of any type.
+// A key that a verb does not need may have any type.
 func TestTypesThatDoNotMatter(t *testing.T) {
 	q := queue("q")
 	tests := []struct {

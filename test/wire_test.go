@@ -7,7 +7,7 @@ import (
 	"emq/test/wire"
 )
 
-// Short names for what nearly every test says.
+// Short names for what nearly every test uses.
 const (
 	identity = wire.Identity
 	wire6    = wire.Wire6
@@ -41,8 +41,8 @@ const (
 	maxInt31 = 1<<31 - 1
 )
 
-// escape writes every byte that is not printable ASCII, and the quote and the backslash, as a Go string would, bytes of
-// UTF-8 too.
+// escape writes bytes that are not printable ASCII, quotes and backslashes as in a Go string, with every byte of UTF-8
+// escaped.
 func escape(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

@@ -18,8 +18,8 @@ import (
 	"emq/test/wire"
 )
 
-// TestWorkerDies holds what the README shows: a worker is killed in the middle of a job, and the job comes back by
-// itself and ends. Nobody but the worker speaks to the server.
+// TestWorkerDies does what the README shows: a worker is killed in the middle of a job, and the job returns by itself and is
+// completed. Only the workers talk to the server.
 func TestWorkerDies(t *testing.T) {
 	program := built(t, "../examples/worker")
 	o := withModule("--emq.pump-interval-ms", "50")
@@ -39,8 +39,8 @@ func TestWorkerDies(t *testing.T) {
 	st.reply(":0\r\n", "EXISTS "+q.Row("JOB00000000001"))
 }
 
-// TestWorkerStops asks a worker to stop: while it waits, while it works, and when it has been granted a job that it does not
-// know of yet. It ends at once, and no job waits for the end of a lease.
+// TestWorkerStops asks a worker to stop: while it waits, while it works, and when it has been granted a job but has not
+// read the reply yet. It stops at once, and no job has to wait for a lease to expire.
 func TestWorkerStops(t *testing.T) {
 	path := built(t, "../examples/worker")
 	st := open(t)
@@ -85,7 +85,7 @@ func TestWorkerStops(t *testing.T) {
 	st.reply(wire.Array(wire.Bulk("pending"), wire.Bulk("1"), wire.Nil), "HMGET "+q.Row(id)+" state attempts failures")
 }
 
-// TestExample runs the example of the README, which shows what it prints.
+// TestExample runs the example of the README and compares the output with what the README shows.
 func TestExample(t *testing.T) {
 	st := open(t)
 	out, err := exec.Command(built(t, "../examples/goredis"), "-addr", st.s.Addr()).CombinedOutput()
@@ -95,7 +95,7 @@ func TestExample(t *testing.T) {
 	require.Contains(t, string(page), "\n$ go run ./examples/goredis\n"+string(out)+"```\n")
 }
 
-// TestDemo runs the demo, which counts by itself and brings its own server.
+// TestDemo runs the demo, which starts its own server and checks its own counts.
 func TestDemo(t *testing.T) {
 	out, err := exec.Command(built(t, "../cmd/emq"), "demo", "--jobs", "300").CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -121,7 +121,7 @@ type program struct {
 
 func run(t *testing.T, name string, args ...string) *program {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a job that stays away is a failure, no hang
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a missing job fails the test instead of hanging it
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, name, args...)
 	out, err := cmd.StdoutPipe()

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Prints the path of a chromium, for `make test-browser`, and installs axe-core below test/browser: what is on the PATH, else
-# Debian's, by apt as root, else unpacked into build/chromium/ with no change to the system. Everything else goes to stderr.
+# Prints the path of a chromium, for `make test-browser`, and installs axe-core below test/browser. It uses the chromium on the
+# PATH, else Debian's, installed by apt as root, else unpacked into build/chromium/ without a change to the system. Everything
+# else goes to stderr.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec 3>&1 1>&2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the clients that `make test-clients` tries: interpreters and their libraries from the host's Debian, as root;
-# what Debian has newer, and needs no compiler, below build/clients/; those of Node beside the programs that use them.
+# Installs the clients for `make test-clients`: interpreters and their libraries from the host's Debian, as root; newer
+# libraries that need no compiler below build/clients/; those of Node beside the programs that use them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 exec 1>&2

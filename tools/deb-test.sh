@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
-# What is done inside, with the package as the argument.
+# The test inside the root folder, with the package as the argument.
 inside() {
 	set -euo pipefail
 	local deb=$1
@@ -80,7 +80,7 @@ inside() {
 
 deb=$(ls -t build/valkey-emq_*_"$(dpkg --print-architecture)".deb | head -n 1)
 if command -v lintian >/dev/null; then
-	# No bug of Debian's asked for it, who may copy it is the project's to say, and a program of Go's is static.
+	# The package closes no Debian bug, the project has not chosen a license yet, and Go programs are static.
 	lintian --allow-root --fail-on error,warning \
 		--suppress-tags initial-upload-closes-no-bugs,copyright-without-copyright-notice,statically-linked-binary "$deb"
 	echo 'ok    lintian'

@@ -2,9 +2,9 @@
 # deb.sh MODULE COMMAND [ARCH]: packs the module and the command as build/valkey-emq_VERSION_ARCH.deb. build/emq, which this
 # machine runs, writes the command's man pages and completions. The same source gives the same bytes.
 #
-# It does not touch Valkey's own configuration, and nothing breaks when it is removed: valkey.conf includes the
-# snippet by a pattern, which may match nothing, and the snippet goes with the module. What CONFIG REWRITE has copied
-# out of it would keep the server from starting, so it has to be taken out first.
+# The package does not touch Valkey's own configuration, and nothing breaks when it is removed: valkey.conf includes the
+# snippet by a pattern, which may match nothing, and the snippet is removed with the module. Lines that CONFIG REWRITE has
+# copied from it would keep the server from starting, so they must be removed first.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -27,8 +27,8 @@ install -d "$root/DEBIAN" "$doc"
 install -D -m 0755 "$module" "$root/usr/lib/valkey/emq.so"
 tools/install-command.sh build/emq "$command" "$root/usr"
 
-# The settings that are the module's or that queues need. Those on what an existing server keeps, and where it listens,
-# are the operator's: to turn appendonly on in a file makes a server that has none start empty.
+# Only the module's settings and those that queues need. What an existing server persists, and where it listens, is up to the
+# operator: turning appendonly on in a file makes a server without an append-only file start empty.
 install -d "$root/usr/share/valkey-emq"
 {
 	printf '# Part of /etc/valkey/valkey.conf by its last line: include /usr/share/valkey-emq/*.conf\n'

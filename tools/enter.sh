@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # enter.sh ROOT COMMAND...: runs a command in the root folder of the image, as its user, for `make image-test`. The
-# process keeps the caller's pid and its promise to die with the caller. It sees /proc, /dev, this project and the
-# temporary folder of the machine; as that holds folders of the caller's, it may pass by their modes.
+# process keeps this pid, and is killed with the caller. It sees /proc, /dev, this project and the temporary folder of the
+# machine; as that has folders of the caller, the process may bypass their modes.
 set -euo pipefail
 if [ "${EMQ_ENTERED-}" != yes ]; then # the mounts end with the process
 	EMQ_ENTERED=yes exec unshare --mount "$0" "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The test of `make image-test`: the image, built on stand-ins of its base images (standin.sh), started in every way
-# that its entry point knows, and then the suites of test/ against the server and the module in it. As test/sanitizers has a
-# host of its own, it is not among them.
+# The test of `make image-test`: the image is built on stand-ins of its base images (standin.sh) and started in every way that
+# its entry point knows; then the suites of test/ run against its server and module, except test/sanitizers, which has a host
+# of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -84,8 +84,8 @@ config() { buildah inspect --type image --format "{{$1}}" localhost/emq:test; }
 [ "$(config .Docker.Config.User)" = 999:999 ] || { echo 'FAIL  the image names no user'; exit 1; }
 unshare --net "$0" smoke "$root" "$(config 'index .Docker.Config.Healthcheck.Test 1')"
 
-# The server of the image under a name, and its module where both sides of the tests see it. A Sentinel asks whether its
-# configuration belongs to it.
+# A wrapper for the server of the image, and its module in a place that both sides of the tests see. A Sentinel checks that it
+# owns its configuration.
 cat >"$store/valkey-server" <<-END
 	#!/bin/sh
 	case "\${1-}" in *.conf) chown 999:999 "\$1" "\${1%/*}" ;; esac

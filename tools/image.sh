@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# image.sh NAME [FLAG...]: builds the image with docker, podman or buildah, whichever is there first and works, or with
-# $BUILDER. The flags are the builder's, --build-arg BASE_IMAGE=... for one.
+# image.sh NAME [FLAG...]: builds the image with docker, podman or buildah, the first of these that works, or with $BUILDER.
+# The flags are the builder's, for example --build-arg BASE_IMAGE=...
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
-# works BUILDER: a docker client without an engine is not one.
+# works BUILDER: checks that it works; a docker client without an engine does not.
 works() {
 	case "$1" in
 	docker) docker info ;;

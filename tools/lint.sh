@@ -21,7 +21,7 @@ check() {
 	fi
 }
 
-# silent COMMAND...: succeeds if the command prints nothing; a search that finds nothing answers 1.
+# silent COMMAND...: succeeds if the command prints nothing; a search that finds nothing exits with 1.
 silent() {
 	local out status=0
 	out=$("$@") || status=$?
@@ -29,7 +29,7 @@ silent() {
 	[ -z "$out" ] && [ "$status" -le 1 ]
 }
 
-# imports ALLOWED PACKAGE...: the direct imports, of files that are no tests, that are not allowed.
+# imports ALLOWED PACKAGE...: the direct imports that are not allowed, tests excepted.
 imports() {
 	local allowed=$1
 	shift
@@ -37,13 +37,13 @@ imports() {
 		grep -vE "^$| imports ($allowed)\$"
 }
 
-# A go statement may open a line, a block or a case.
+# goroutines: the go statements, at the beginning of a line, a block or a case.
 goroutines() {
 	awk '{ code = $0; sub(/\/\/.*/, "", code) }
 		code ~ /(^|[;{:])[ \t]*go [[:alpha:]_(]/ { print FILENAME ":" FNR ": " $0 }' "${go_files[@]}"
 }
 
-# c_side TAGS: the C files of the module, stricter than its own build is.
+# c_side TAGS: compiles the C files of the module with more warnings than its own build.
 c_side() {
 	local flags go_side c_side
 	{ read -ra flags && read -ra go_side && read -ra c_side; } < <(
@@ -56,7 +56,7 @@ c_side() {
 			-Wall -Wextra -Wshadow -Wstrict-prototypes -Werror "${c_side[@]}"
 }
 
-# built FILE: Valkey can load it, and its entry points are all that it exports.
+# built FILE: Valkey can load it, and it exports only its entry points.
 built() {
 	local exported
 	exported=$(nm -D --defined-only "$1" | awk '{ print $3 }' | sort | xargs)
@@ -70,7 +70,7 @@ fresh() { go run -C commands ../tools/mirror "$tmp/mirror.h" && diff module/mirr
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# Not in build/, where the stand-ins of an image have all of Go.
+# Not in build/, where the stand-ins of the image contain all of Go.
 mapfile -t go_everywhere < <(git ls-files --cached --others --exclude-standard '*.go')
 check 'gofmt' silent gofmt -l "${go_everywhere[@]}"
 check 'module/mirror.h is what go generate makes' fresh
@@ -81,7 +81,7 @@ for tags in '' emqdebug; do
 	check "C warnings$with" c_side "$tags"
 done
 
-# These are modules of their own: in their folders, ./... are their packages.
+# These are Go modules of their own, with their own ./....
 staticcheck=$(go tool -n staticcheck)
 for own in bench operator cmd/emq test/browser clients/go clients/go/emqredis clients/go/emqprom clients/go/emqotel; do
 	check "vet of $own" go -C $own vet ./...
@@ -91,8 +91,8 @@ for own in operator cmd/emq clients/go clients/go/emqredis clients/go/emqprom cl
 	check "$own builds without cgo" env CGO_ENABLED=0 go -C $own build ./...
 done
 
-# Decisions import nothing that reads a clock, blocks, or allocates for a text; the module nothing that starts a
-# thread or a goroutine. The lists are the whole of what is allowed: a new import is a decision to make here.
+# Decisions import nothing that reads a clock, blocks, or allocates for a text; the module imports nothing that starts a
+# thread or a goroutine. Only the listed imports are allowed, so that each new one is a deliberate decision.
 check 'pure packages build without cgo' env CGO_ENABLED=0 go build "${pure[@]}"
 check 'imports of the pure packages' silent imports \
 	'bytes|errors|math|math/bits|slices|strconv|strings|unicode/utf8|emq/(commands|fence|lease)' "${pure[@]}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# matrix.sh [FLAG...]: the suites on every release of Valkey that valkey.sh knows, or on those that $EMQ_RELEASES
-# names, one after the other, and a table of how they went. The flags are those of go test. The logs stay in build/matrix/.
+# matrix.sh [FLAG...]: runs the suites on every release of Valkey that valkey.sh knows, or on those in $EMQ_RELEASES, one
+# after the other, and prints a table of the results. The flags are those of go test. The logs stay in build/matrix/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 

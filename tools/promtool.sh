@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of promtool: that of the PATH, else Debian's, whose package is fetched by apt and unpacked into
-# build/promtool/, with no root and no change to the system. Everything else goes to stderr.
+# Prints the path of promtool: the one on the PATH, else Debian's, which is fetched by apt and unpacked into
+# build/promtool/, without root and without a change to the system. Everything else goes to stderr.
 set -euo pipefail
 exec 3>&1 1>&2
 

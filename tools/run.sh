@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run.sh PORT: a server with the built module in the foreground, its data in build/run/PORT/: two servers must not write
-# to one append-only file.
+# run.sh PORT: runs a server with the built module in the foreground. Its data are in build/run/PORT/, because two servers
+# must not write to the same append-only file.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 

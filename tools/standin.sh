@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# standin.sh: makes what stands in for the base images of the Dockerfile, from Debian's packages and this machine's Go,
-# for tests where no registry can or should be asked. They bear the public names, in a store of their own under
-# build/image/, which is told to buildah by the environment that `source tools/standin.sh` sets. Needs root.
+# standin.sh: makes stand-ins for the base images of the Dockerfile, from Debian's packages and this machine's Go, for tests
+# where no registry can or should be used. They have the public names, in a store of their own under build/image/, which
+# buildah finds by the environment that `source tools/standin.sh` sets. Needs root.
 set -euo pipefail
 
 store=$PWD/build/image
@@ -15,7 +15,7 @@ done
 [ "$(id -u)" = 0 ] || { echo "${0##*/}: must be run by root, who alone may make root folders and enter them" >&2; exit 1; }
 
 mkdir -p "$store"
-: >"$store/go.mod" # so that ./... has none of the Go that is in an image
+: >"$store/go.mod" # so that ./... does not include the Go sources in an image
 cat >"$store/storage.conf" <<-END
 	[storage]
 	driver = "vfs"
@@ -23,18 +23,18 @@ cat >"$store/storage.conf" <<-END
 	runroot = "$store/run"
 END
 
-# asked ARG: the name that the Dockerfile asks for.
+# asked ARG: the default of the Dockerfile's ARG.
 asked() { sed -n "s/^ARG $1=//p" Dockerfile; }
 
-# standin NAME SUITE PACKAGES [COMMAND...]: an image NAME of the suite with the packages, unless there is one; the
-# command finishes its container.
+# standin NAME SUITE PACKAGES [COMMAND...]: makes an image NAME of the suite with the packages, unless it exists; the
+# command completes its container.
 standin() {
 	local name=$1 suite=$2 packages=$3 root container mirror
 	shift 3
 	! buildah inspect --type image "$name" >/dev/null 2>&1 || return 0
 	echo "standin.sh: making $name" >&2
 	root=$(mktemp -d "$store/root.XXXXXX")
-	# The mirror is the system's, as in valkey.sh; of several, the one that Debian's key has signed.
+	# Use the system's mirror, as valkey.sh does; of several, the one that Debian's key has signed.
 	for mirror in $(apt-get -oDebug::NoLocking=1 update --print-uris 2>/dev/null |
 		sed -n "s|^'\(.*\)/dists/[^/]*/InRelease'.*|\1|p" | awk '!seen[$0]++'); do
 		rm -rf "$root" && mkdir "$root"
@@ -42,7 +42,7 @@ standin() {
 			mirror=ok && break
 	done
 	[ "${mirror-}" = ok ] || { tail -n 20 "$store/debootstrap.log" >&2; return 1; }
-	# As in Debian's images: a package that is installed starts nothing.
+	# As in Debian's images: installing a package starts no services.
 	printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d" && chmod 755 "$root/usr/sbin/policy-rc.d"
 	rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/archives/*.deb
 

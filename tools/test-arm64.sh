@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The arm64 build, tried on another machine: the tests of the pure packages and the golden file against an arm64 server
-# with the module, all under qemu's emulation of one program.
+# Tests the arm64 build on another architecture: the tests of the pure packages, and the golden file against an arm64 server
+# with the module, all under qemu's user-mode emulation.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 

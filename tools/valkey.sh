@@ -22,7 +22,7 @@ say() { echo "valkey.sh: $*"; }
 # version PROGRAM: the version of a valkey-server; nothing for anything else.
 version() { "$1" --version 2>/dev/null | sed -n 's/^Valkey server v=\([0-9.]*\).*/\1/p'; }
 
-# recent VERSION: 8.0 or newer. The main number decides.
+# recent VERSION: 8.0 or newer, by the major number.
 recent() { [ "${1%%.*}" -ge 8 ] 2>/dev/null; }
 
 answer() { printf '%s\n' "$1" >&3; exit 0; }
@@ -53,7 +53,7 @@ if [ -z "$release$arch" ]; then
 	fi
 fi
 
-# What the host's own suite has, if that will do.
+# The version in the host's own suite, if that is recent enough.
 codename=$(. /etc/os-release 2>/dev/null && echo "${VERSION_CODENAME-}") || codename=
 if [ -z "$release" ]; then
 	case "$codename" in
@@ -91,7 +91,7 @@ flock 9
 rm -rf "$target" "$home/.$suite".tmp.* # what a killed run left; none lives while we hold the lock
 tmp=$(mktemp -d "$home/.$suite.tmp.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
-chmod 755 "$tmp" # apt's own user must get in when root runs it
+chmod 755 "$tmp" # apt's own user needs access when root runs it
 
 # apt reads the system's configuration first (it may name a proxy), then this file.
 mkdir -p "$tmp"/{lists,archives}/partial "$tmp"/{root,state}
@@ -123,7 +123,7 @@ END
 [ -z "$arch" ] || printf 'APT::Architecture "%s"; APT::Architectures { "%s"; };\n' "$arch" "$arch" >>"$tmp/apt.conf"
 apt() { local client=$1; shift; "$client" -c "$tmp/apt.conf" -qq "$@"; }
 
-# The mirror is the system's. It may have several sources: the archive's signature tells which is Debian's.
+# Use the system's mirror. Of several sources, the archive's signature shows which is Debian's.
 mirrors=$(apt-get -oDebug::NoLocking=1 update --print-uris 2>/dev/null |
 	sed -n "s|^'\(.*\)/dists/[^/]*/InRelease'.*|\1|p" | awk '!seen[$0]++') || true
 [ -n "$mirrors" ] || die "apt's sources name no mirror; $advice"
@@ -144,7 +144,7 @@ offered=$(apt apt-cache policy valkey-server | awk '$1 == "Candidate:" { print $
 recent "$offered" || die "Debian $suite offers no valkey-server >= 8.0, but ${offered:-nothing}"
 [ "$offered" = "$pin" ] || say "$suite no longer has $pin; taking $offered"
 
-# The libraries that the programs name, and theirs in turn.
+# The libraries of the programs, recursively.
 libraries=$(apt apt-cache depends valkey-tools | awk '$1 ~ /Depends:$/ && $2 ~ /^lib/ { print $2 }')
 (
 	cd "$tmp/archives"
@@ -152,7 +152,7 @@ libraries=$(apt apt-cache depends valkey-tools | awk '$1 ~ /Depends:$/ && $2 ~ /
 	apt apt-get download valkey-server valkey-tools
 ) >"$tmp/log" 2>&1 || { cat "$tmp/log"; die "apt cannot fetch Valkey"; }
 
-# A release that is newer than the host's libc runs on its own, through its own loader; so does one of another kind.
+# A release that needs a newer libc than the host's runs with its own libc and loader; so does one for another architecture.
 own=$(dpkg-deb -f "$tmp"/archives/libc6_*.deb Version)
 if [ -z "$arch" ] && dpkg --compare-versions "$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2)" ge "${own%%-*}"; then
 	rm "$tmp"/archives/libc6_*.deb

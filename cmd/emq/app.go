@@ -13,7 +13,7 @@ import (
 	"emq/operator"
 )
 
-// app is one run of the command: its streams, and the flags that all commands have.
+// app is one run of the command: its streams, and the global flags.
 type app struct {
 	in       io.Reader
 	out, err io.Writer
@@ -24,7 +24,7 @@ type app struct {
 
 	yes, dryRun bool // of commands with app.bulk
 
-	quiet bool     // nobody is to be asked for a password
+	quiet bool     // never ask for a password
 	link  emq.Conn // made by app.conn
 }
 
@@ -49,7 +49,7 @@ func (a *app) close() {
 	}
 }
 
-// client is for what clients/go has: a queue's gates, enqueueing, workers.
+// client is the server as clients/go sees it: for gates, enqueueing, workers.
 func (a *app) client(ctx context.Context) (*emq.Client, error) {
 	c, err := a.conn(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (a *app) client(ctx context.Context) (*emq.Client, error) {
 	return emq.Use(c), nil
 }
 
-// server is for what package operator has: figures, jobs, groups, bulk work, checks.
+// server is the server as package operator sees it: for figures, jobs, groups, bulk work, checks.
 func (a *app) server(ctx context.Context) (*operator.Server, error) {
 	c, err := a.conn(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (a *app) server(ctx context.Context) (*operator.Server, error) {
 	return operator.New(c), nil
 }
 
-// terminal tells whether a stream is one.
+// terminal reports whether a stream is a terminal.
 func terminal(stream any) bool {
 	f, ok := bare(stream).(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

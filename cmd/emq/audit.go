@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// finding is what EMQ.AUDIT finds wrong.
+// finding is a finding of EMQ.AUDIT.
 type finding struct {
 	queue, what, id, part, to string
 	done                      bool
@@ -100,7 +100,7 @@ It looks at all keys of the database, a part in each call, which workers hardly 
 	return a.bulk(cmd)
 }
 
-// audit looks through queues, and with fix puts them right. Those that are too broken for it keep it from no other.
+// audit audits queues, and with fix repairs them. Queues that are too broken to audit do not stop it.
 func (a *app) audit(ctx context.Context, names []string, fix bool) (found []finding, broken []error, err error) {
 	client, err := a.client(ctx)
 	if err != nil {
@@ -136,7 +136,7 @@ func (a *app) audit(ctx context.Context, names []string, fix bool) (found []find
 	return found, broken, nil
 }
 
-// meanings are those of the findings, for people.
+// meanings explains the findings to people.
 var meanings = map[string]string{
 	"no-job": "the entry is no job's id", "no-row": "an entry without a job", "no-hash": "another key is where the job should be",
 	"two-sets": "the job is in two sets", "state": "the job says that it is elsewhere", "attempts": "the job's count of claims is broken",

@@ -140,10 +140,10 @@ func (b *bench) run(ctx context.Context) error {
 	return t.print(b.app)
 }
 
-// id of the nth job: they sort by their numbers.
+// id is the id of the nth job: ids sort by number.
 func (b *bench) id(n int) string { return fmt.Sprintf("JOB%011d", n) }
 
-// phase has the clients make calls for all jobs, and tells how long each took and all of them.
+// phase makes calls for all jobs with all clients, and reports the latencies and the total time.
 func (b *bench) phase(ctx context.Context, name string, call func(context.Context, emq.Conn, []string) error) (times []time.Duration, took time.Duration, err error) {
 	step, done := b.progress(name)
 	defer done()

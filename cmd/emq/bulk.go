@@ -12,14 +12,14 @@ import (
 	"emq/operator"
 )
 
-// deeds are the words for what is done with jobs.
+// deeds are the words for the actions.
 var deeds = map[operator.Action]struct{ do, done string }{
 	operator.Requeue: {"Requeue", "requeued"},
 	operator.Remove:  {"Remove", "removed"},
 	operator.Release: {"Release", "released"},
 }
 
-// noun is what a job of a state is called.
+// noun is the word for a job in a state.
 func noun(state emq.State) string {
 	switch state {
 	case emq.StateDead:
@@ -32,7 +32,7 @@ func noun(state emq.State) string {
 
 func letters(n int64, state emq.State) string { return many(n, noun(state)) }
 
-// idsOf has the ids of arguments, of which "-" stands for those of standard input, one a line.
+// idsOf returns the ids in the arguments, where "-" stands for those on standard input, one a line.
 func (a *app) idsOf(args []string) (ids []string, err error) {
 	seen := map[string]bool{}
 	add := func(id string) error {
@@ -69,7 +69,7 @@ func (a *app) idsOf(args []string) (ids []string, err error) {
 	return ids, nil
 }
 
-// byIDs does something with jobs of a state by their ids; one that is not there is exit code 3.
+// byIDs applies an action to jobs in a state by their ids; if one does not exist, the exit code is 3.
 func (a *app) byIDs(ctx context.Context, what operator.Action, queue string, state emq.State, args []string) error {
 	if err := possible(queue); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (a *app) byIDs(ctx context.Context, what operator.Action, queue string, sta
 		}
 		ids = found[state]
 	}
-	// Many are asked about, and what is removed is gone.
+	// It asks about several jobs, and about every removal.
 	done, err := a.apply(ctx, s, what, queue, state, ids, named > 1 || what == operator.Remove)
 	missing := named - done.Changed - done.Refused
 	if a.dryRun {
@@ -102,7 +102,7 @@ func (a *app) byIDs(ctx context.Context, what operator.Action, queue string, sta
 	return err
 }
 
-// there looks for jobs and has the ids of those that there are, by their states, and under any.
+// there looks for jobs and returns the ids of the existing ones, by state, and all of them under any.
 func (a *app) there(ctx context.Context, s *operator.Server, queue string, ids []string) (map[emq.State][]string, error) {
 	found := map[emq.State][]string{}
 	for _, id := range ids {
@@ -118,7 +118,7 @@ func (a *app) there(ctx context.Context, s *operator.Server, queue string, ids [
 	return found, nil
 }
 
-// apply does something with jobs, after it asked if it is to, and tells how many there were.
+// apply applies an action to jobs, after a confirmation, and reports how many were changed.
 func (a *app) apply(ctx context.Context, s *operator.Server, what operator.Action, queue string, state emq.State, ids []string, ask bool) (p operator.Progress, err error) {
 	word, n := deeds[what], int64(len(ids))
 	report := func(err error) error {
@@ -154,7 +154,7 @@ func (a *app) apply(ctx context.Context, s *operator.Server, what operator.Actio
 	if err != nil {
 		known := ""
 		if exitCode(ctx, err) == exitUnreachable {
-			known = "at least " // the last call may have been carried out, or be so yet
+			known = "at least " // the last call may have been executed, or still be
 		}
 		return p, report(stopped(ctx, err, "%s%s of %s were %s", known, count(p.Changed), letters(n, state), word.done))
 	}

@@ -22,7 +22,7 @@ import (
 	"emq/test/wire"
 )
 
-// pumped is a desk whose server lets time pass.
+// pumped is a desk with a server whose pump is on.
 func pumped(t *testing.T, args ...string) *desk {
 	t.Helper()
 	d := sit(t, args...)
@@ -30,7 +30,7 @@ func pumped(t *testing.T, args ...string) *desk {
 	return d
 }
 
-// running is a run of the command that is watched while it goes on.
+// running is a run of the command that is watched while it runs.
 type running struct {
 	t        *testing.T
 	cmd      *exec.Cmd
@@ -71,7 +71,7 @@ func (r *running) code() int {
 	}
 }
 
-// sizes are how many jobs a queue has of each state.
+// sizes are the numbers of a queue's jobs in each state.
 func (d *desk) sizes(q wire.Queue) map[string]int64 {
 	d.t.Helper()
 	sizes := map[string]int64{}
@@ -88,7 +88,7 @@ func (d *desk) sound() {
 	require.Empty(d.t, d.p.Keyspace().Check(wire.Wire6))
 }
 
-// payloads are those of the pending jobs, in the order in which they would be claimed.
+// payloads are the payloads of the pending jobs, in the order in which they would be claimed.
 func (d *desk) payloads(q wire.Queue) (list []string) {
 	d.t.Helper()
 	k := d.p.Keyspace()
@@ -128,7 +128,7 @@ func TestEnqueueOne(t *testing.T) {
 	d.sound()
 }
 
-// Lines of all kinds are enqueued in their order, and what each payload is, is as the help says.
+// Lines of all kinds are enqueued in their order, with the payloads that the help says.
 func TestEnqueueLines(t *testing.T) {
 	d := sit(t)
 	r := d.fed(`{"payload": {"to": "ann",  "n": 12345678901234567890}}
@@ -157,7 +157,7 @@ func TestEnqueueLines(t *testing.T) {
 	d.sound()
 }
 
-// A line that is wrong is named; those before it are enqueued, and those behind it are not.
+// A wrong line is named; those before it are enqueued, and those after it are not.
 func TestEnqueueWrongLine(t *testing.T) {
 	d := sit(t)
 	for i, tt := range []struct{ line, want string }{
@@ -192,7 +192,7 @@ func TestEnqueueWrongLine(t *testing.T) {
 		require.Contains(t, r.err, "2 lines until then, of which 2 enqueued and 0 there already")
 		require.Equal(t, []string{"1", "2"}, d.payloads(q), tt.line)
 	}
-	// What stands before the first line, and blank lines, are not of it, and are counted.
+	// A byte order mark is ignored; blank lines are ignored but counted.
 	r := d.fed("\uFEFF{\"payload\":\"\\ud83d\\ude00\\\\ud83d\"}\r\n\n \r\n{\"payload\":{\"kept\":\"\\ud83d\"}}\nwrong\n", "enqueue", "blank")
 	require.Contains(t, r.err, "emq: line 5: invalid character 'w' looking for beginning of value: 2 lines until then")
 	require.Equal(t, []string{"\U0001F600\\ud83d", `{"kept":"\ud83d"}`}, d.payloads("blank"))
@@ -204,7 +204,7 @@ func TestEnqueueWrongLine(t *testing.T) {
 	require.Empty(t, d.sizes("long"), "the call was refused as a whole")
 }
 
-// Many lines go in many calls, in their order, and no job is missing. An interrupt tells how far it came.
+// Many lines take many calls, in their order, and no job is missing. After an interrupt the command reports its progress.
 func TestEnqueueMany(t *testing.T) {
 	const n = 200_000
 	d := sit(t)
@@ -242,7 +242,7 @@ func script(t *testing.T, text string) string {
 	return path
 }
 
-// alive tells whether a process is there and no zombie.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid string) bool {
 	text, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -252,7 +252,7 @@ func alive(pid string) bool {
 	return state != "" && state[0] != 'Z'
 }
 
-// pids waits until a file has so many lines, each a process id.
+// pids waits until a file has n lines, each a process id.
 func pids(t *testing.T, path string, n int) (list []string) {
 	t.Helper()
 	store.WaitFor(t, "the commands to run", func() bool {
@@ -263,7 +263,7 @@ func pids(t *testing.T, path string, n int) (list []string) {
 	return list
 }
 
-// How a command ends says what becomes of its job, and it is told what it needs to know.
+// The exit code of a job's command decides what becomes of the job; the environment tells the command about the job.
 func TestWorkVerdicts(t *testing.T) {
 	d := pumped(t)
 	long := strings.Repeat("é", 1000)
@@ -317,7 +317,8 @@ esac`)
 	d.sound()
 }
 
-// SIGTERM: what runs may end, nothing more is claimed; when the grace is over it is killed, and its job given back.
+// SIGTERM: running commands may end, nothing more is claimed; after the grace period they are killed, and their jobs
+// given back.
 func TestWorkStops(t *testing.T) {
 	d := pumped(t)
 	dir := t.TempDir()
@@ -360,7 +361,8 @@ func TestWorkStops(t *testing.T) {
 			require.Equal(t, "2", row.(store.Hash)["attempts"])
 		}
 	}
-	// timeout(1) sends each signal to the program and to its group: that is no second one. Nothing is told of what was not killed.
+	// timeout(1) sends each signal to the program and to its group: that does not count as a second signal, and kills
+	// no command.
 	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o644))
 	w = d.begin(t, "work", "mails", "--", job)
 	store.WaitFor(t, "the job to be done", func() bool { return len(d.sizes(mails)) == 0 })
@@ -370,7 +372,7 @@ func TestWorkStops(t *testing.T) {
 	d.sound()
 }
 
-// A command that can't be started leaves the queue as it is, and what it says is no part of what becomes of a job.
+// A command that can't be started leaves the queue unchanged, and output that can't be written does not affect the job.
 func TestWorkTroubles(t *testing.T) {
 	d := pumped(t)
 	require.Equal(t, 0, d.fed("a\nb\nc\n", "enqueue", "mails", "--raw").code)
@@ -401,7 +403,7 @@ func TestWorkTroubles(t *testing.T) {
 	d.sound()
 }
 
-// Whoever kills the program kills its commands, and the job comes to another.
+// When the program is killed, so are its commands, and another worker gets the job.
 func TestWorkKilled(t *testing.T) {
 	d := pumped(t)
 	dir := t.TempDir()
@@ -421,7 +423,7 @@ func TestWorkKilled(t *testing.T) {
 	require.Equal(t, wire.Bulk("1"), d.c.Do("HGET", mails.Completed(), "count"))
 }
 
-// A command whose lease is lost, or whose time is over, is asked to end with all that it has started, and then made to.
+// A command whose lease is lost, or whose time is up, gets SIGTERM with all that it has started, and later SIGKILL.
 func TestWorkEndsCommands(t *testing.T) {
 	d := pumped(t)
 	dir := t.TempDir()
@@ -450,7 +452,7 @@ func TestWorkEndsCommands(t *testing.T) {
 	w.signal(syscall.SIGTERM)
 	require.Equal(t, 0, w.code(), w.err.String())
 
-	// A command that was asked, and is not waited for, does not outlive the program.
+	// A command that was asked to end does not outlive the program, even if that does not wait for it.
 	hard := script(t, `trap 'echo asked >`+dir+`/again' TERM; sleep 1000 & echo $! >>`+dir+`/pids; while :; do wait; done`)
 	d.ok("enqueue", "others", "z")
 	w = d.begin(t, "work", "others", "--job-timeout", "50ms", "--grace", "10ms", "--", hard)
@@ -485,7 +487,7 @@ func (d *desk) stock(q wire.Queue, n int) {
 	d.must([]string{"HSET", q.Row(dead[0]), "progress", "42", "odd\xff", "\x00"})
 }
 
-// content is what a queue's jobs have, by their ids, with their scores, as they are where nobody holds them.
+// content is the content of a queue's jobs, by id, with their scores, without holders.
 func (d *desk) content(q wire.Queue) map[string]string {
 	d.t.Helper()
 	k := d.p.Keyspace()
@@ -506,7 +508,7 @@ func (d *desk) content(q wire.Queue) map[string]string {
 	return all
 }
 
-// What is exported and imported elsewhere is what it was, and a second import changes nothing.
+// Jobs that are exported and imported elsewhere are the same there, and a second import changes nothing.
 func TestExportImport(t *testing.T) {
 	d, e := sit(t), sit(t)
 	d.stock("odd \xff", 120)
@@ -527,7 +529,7 @@ func TestExportImport(t *testing.T) {
 	require.Equal(t, digest, e.c.Do("DEBUG", "DIGEST"))
 	require.Equal(t, told{0, "", "371 jobs imported\n"}, e.fed(r.out, "import", "--queue", "one"))
 
-	// What is no job keeps no other from being exported; a queue that can't be read is named.
+	// Entries that are not jobs do not stop the export; a queue that can't be read is named.
 	d.must(wire.Queue("broken").Menqueue("JOB1", "x", "JOB2", "y", "JOB3", "z"))
 	d.c.Must("SET emq:{broken}:job:JOB1 x", "DEL emq:{broken}:job:JOB2")
 	r = d.emq("export", "broken")
@@ -560,7 +562,7 @@ func TestExportImport(t *testing.T) {
 	}
 }
 
-// An export that is interrupted tells where to go on, and the two together have every job.
+// An interrupted export says where to continue, and the two parts together have every job.
 func TestExportGoesOn(t *testing.T) {
 	d := sit(t)
 	d.stock(mails, 3000)
@@ -571,7 +573,7 @@ func TestExportGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	begin := make([]byte, 100_000)
-	_, err = io.ReadFull(out, begin) // now it is in the midst, and waits for a reader
+	_, err = io.ReadFull(out, begin) // now it is in the middle, and waits for a reader
 	require.NoError(t, err)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	rest, err := io.ReadAll(out)
@@ -583,7 +585,7 @@ func TestExportGoesOn(t *testing.T) {
 	first := string(begin) + string(rest)
 	require.True(t, strings.HasSuffix(first, "\n"))
 
-	r := d.emq("export", "mails", "--after", strings.TrimSpace(place)) // of the last line
+	r := d.emq("export", "mails", "--after", strings.TrimSpace(place)) // the place from the last line
 	require.Equal(t, 0, r.code, r.err)
 	ids := map[any]int{}
 	for _, job := range records(t, first+r.out) {
@@ -593,7 +595,7 @@ func TestExportGoesOn(t *testing.T) {
 	require.Less(t, strings.Count(r.out, "\n"), 9010)
 }
 
-// An import that is killed in the midst leaves whole jobs, and does the rest when it is repeated.
+// An import that is killed in the middle leaves only complete jobs, and imports the rest when it is repeated.
 func TestImportKilled(t *testing.T) {
 	d, e := sit(t), sit(t)
 	d.stock(mails, 5000)
@@ -616,8 +618,8 @@ func TestImportKilled(t *testing.T) {
 	e.sound()
 }
 
-// Jobs move to another server, and those of a state, or that match, to another queue; a move that is killed is gone on with, and no
-// job is in two places, nor in none.
+// Jobs move to another server, and those in a state, or that match, to another queue; a killed move can be continued,
+// and then each job is in exactly one place.
 func TestMove(t *testing.T) {
 	d, e := sit(t), sit(t)
 	d.stock(mails, 2000)
@@ -651,7 +653,7 @@ func TestMove(t *testing.T) {
 	}
 	d.sound()
 	e.sound()
-	// What says that jobs arrived may be left by a kill, and goes by itself.
+	// The key that notes arrived jobs may be left by a kill, and expires.
 	require.NotEqual(t, wire.Integer(-1), e.c.Do("TTL", "emq:{mails}:arrived"))
 
 	d.must(mails.Enqueue("JOB1", "here"))
@@ -664,7 +666,8 @@ func TestMove(t *testing.T) {
 	require.Empty(t, e.sizes("x"))
 }
 
-// The bench leaves nothing behind, also when it is interrupted, and loads no server that works unless it may.
+// The bench leaves nothing behind, even when it is interrupted, and does not load a server that has work without a
+// confirmation.
 func TestBench(t *testing.T) {
 	d := sit(t)
 	d.c.Must("SET {emq}:version " + wire.Wire6)
@@ -689,7 +692,7 @@ func TestBench(t *testing.T) {
 	require.Equal(t, 0, d.emq("bench", "--jobs", "10", "--yes").code)
 }
 
-// The user whom docs/command.md calls the mover can do all that it says, and the page tells the names of all records.
+// The mover of docs/command.md can do all that the page says, and the page explains the names of all records.
 func TestMover(t *testing.T) {
 	text, err := os.ReadFile(manual)
 	require.NoError(t, err)

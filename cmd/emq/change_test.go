@@ -16,7 +16,8 @@ import (
 	"emq/test/wire"
 )
 
-// letters are n dead letters of mails, of which three in eight are of another error than the others, whose numbers differ.
+// letters makes n dead letters of mails: three in eight have one error, the others another, and the numbers in the
+// texts differ.
 func (d *desk) letters(n int) (ids []string) {
 	for i := range n {
 		ids = append(ids, made(time.Hour, n-i))
@@ -30,8 +31,8 @@ func (d *desk) letters(n int) (ids []string) {
 	return ids
 }
 
-// TestDeadLetters is the work that the command is made for: of 800 dead letters the right 300 are requeued, by the commands
-// that the one before printed.
+// TestDeadLetters does what the command is made for: it requeues the right 300 of 800 dead letters with the commands
+// that the previous ones print.
 func TestDeadLetters(t *testing.T) {
 	d := sit(t)
 	ids := d.letters(800)
@@ -85,13 +86,13 @@ func TestDeadLetters(t *testing.T) {
 	require.Contains(t, gone.err, "emq dead groups mails lists the groups")
 	require.Equal(t, 2, d.emq("dead", "groups", "mails", "-n", "-1").code)
 
-	// A queue that is called like a flag is none in what is printed.
+	// In printed commands, a queue's name that looks like a flag is not taken for one.
 	d.bury("--all", []string{"JOB1"}, func(int) string { return "no" })
 	command = strings.Fields(records(t, d.ok("dead", "groups", "--json", "--", "--all"))[0]["requeue"].(string))[1:]
 	require.Equal(t, "1 dead letter of --all requeued.\n", d.ok(slices.Insert(command, 2, "--yes")...))
 }
 
-// TestChoices are the ways to choose dead letters, each with --dry-run, and what they choose.
+// TestChoices tries each way to choose dead letters with --dry-run.
 func TestChoices(t *testing.T) {
 	d := sit(t)
 	ids := d.letters(16)
@@ -174,8 +175,7 @@ func TestByIDs(t *testing.T) {
 	require.Empty(t, d.p.Keyspace().Check(wire.Wire6))
 }
 
-// TestInterrupted stops bulk work while a call of it is under way: the call ends, and what the command says was done is what was
-// done.
+// TestInterrupted interrupts bulk work during a call: the call completes, and the command reports exactly what was done.
 func TestInterrupted(t *testing.T) {
 	d := sit(t)
 	d.letters(3000)
@@ -244,7 +244,7 @@ func TestAudit(t *testing.T) {
 	require.Equal(t, 2, d.emq("audit", "--all", "mails").code)
 	require.Equal(t, 3, d.emq("audit", "nails").code)
 
-	// A queue that can't be looked through is named, and keeps nobody from the others.
+	// A queue that can't be searched is named, and does not affect the others.
 	d.must(wire.Queue("a").Enqueue("JOB1", "x"))
 	d.c.Must("SET emq:{a}:dead x", "ZADD emq:{mails}:dead 0 JOBghost", "SET emq:{orders}:meta x")
 	r = d.emq("audit", "--all", "--fix", "--yes")
@@ -254,7 +254,7 @@ func TestAudit(t *testing.T) {
 	require.Contains(t, r.err, "emq: a: the server refused: WRONGTYPE")
 }
 
-// TestPipe has what reads the output go away: nobody is told.
+// TestPipe closes the pipe that reads the output: that is no error.
 func TestPipe(t *testing.T) {
 	d := sit(t)
 	d.letters(3000)
@@ -268,7 +268,7 @@ func TestPipe(t *testing.T) {
 	require.Empty(t, errs.String())
 }
 
-// TestFullDisk has what a command tells go to a disk that is full: that is no success, whatever was done.
+// TestFullDisk writes the output to a full disk: the command fails, whatever was done.
 func TestFullDisk(t *testing.T) {
 	d := sit(t)
 	ids := d.letters(3)
@@ -291,8 +291,8 @@ func TestFullDisk(t *testing.T) {
 	require.Equal(t, 3, code(t, doctor.Run()), "it is not known")
 }
 
-// TestUnsetVariables has words of the command line that a script's unset variable leaves empty, and others that can't be: nothing is asked, and
-// nothing changed, chosen or made.
+// TestUnsetVariables has empty words on the command line, as from a script's unset variable, and other impossible ones:
+// the command is refused without a question, and changes, chooses or creates nothing.
 func TestUnsetVariables(t *testing.T) {
 	d := sit(t)
 	d.letters(3)

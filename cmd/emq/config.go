@@ -47,7 +47,7 @@ func readContexts() (c contexts, err error) {
 	return c, nil
 }
 
-// lockContexts has others who change the contexts wait until the end: each reads what the one before it wrote.
+// lockContexts makes concurrent changes of the contexts wait, so that each reads what the previous one wrote.
 func lockContexts() (unlock func(), err error) {
 	path, err := contextsFile()
 	if err != nil {
@@ -66,7 +66,7 @@ func lockContexts() (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// write replaces the file as a whole: who reads it meanwhile has the old one or the new one.
+// write replaces the file atomically: a concurrent reader gets the old or the new one.
 func (c contexts) write() error {
 	path, err := contextsFile()
 	if err != nil {
@@ -96,7 +96,7 @@ func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 	return slices.Sorted(maps.Keys(c.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }
 
-// absolute makes a path one that is good in every folder.
+// absolute makes a path absolute.
 func absolute(path *string) (err error) {
 	if *path != "" {
 		*path, err = filepath.Abs(*path)

@@ -23,7 +23,7 @@ import (
 	"emq/operator"
 )
 
-// place is how to reach a server: what the flags say, or a context in the file.
+// place is how to reach a server, from flags or from a context in the file.
 type place struct {
 	URL          string `json:"url"`
 	PasswordFile string `json:"password_file,omitempty"`
@@ -34,11 +34,11 @@ type place struct {
 
 const defaultURL = "valkey://127.0.0.1:6379"
 
-// connection is the flags of every command that say where the server is.
+// connection has the global flags that say where the server is.
 type connection struct {
 	place
 	context      string
-	passwordFrom string // the variable of the environment, if it is not EMQ_PASSWORD
+	passwordFrom string // the environment variable, if it is not EMQ_PASSWORD
 }
 
 func (c *connection) flags(root *cobra.Command) {
@@ -49,7 +49,7 @@ func (c *connection) flags(root *cobra.Command) {
 	_ = root.RegisterFlagCompletionFunc("context", completeContexts)
 }
 
-// flags are those that a context keeps beside its URL.
+// flags adds the flags that a context stores beside its URL.
 func (p *place) flags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
 	f.StringVar(&p.PasswordFile, "password-file", "", "a file with the password; or $EMQ_PASSWORD; else it is asked for")
@@ -58,8 +58,8 @@ func (p *place) flags(cmd *cobra.Command) {
 	f.StringVar(&p.TLSKey, "tls-key", "", "a file with its key")
 }
 
-// resolve is the place that flags, environment and contexts name, the more particular before the more general: --url,
-// --context, $EMQ_URL, $EMQ_CONTEXT, the context in use.
+// resolve returns the place that flags, environment and contexts name, in this order: --url, --context, $EMQ_URL,
+// $EMQ_CONTEXT, the context in use.
 func (c *connection) resolve() (place, error) {
 	p := c.place
 	switch name := cmp.Or(c.context, os.Getenv("EMQ_CONTEXT")); {
@@ -88,7 +88,7 @@ func (c *connection) resolve() (place, error) {
 	}
 }
 
-// withoutPassword refuses a URL in an argument that has a password, which everybody on the machine could read there.
+// withoutPassword refuses a URL with a password as an argument, because everybody on the machine could read it there.
 func withoutPassword(text string) error {
 	u, _, err := parseURL(text)
 	if err != nil {
@@ -101,11 +101,12 @@ func withoutPassword(text string) error {
 	return nil
 }
 
-// parameters are those that a URL may have: what valkey-go reads.
+// parameters are the valid parameters of a URL: those that valkey-go reads.
 var parameters = []string{"addr", "client_cache", "client_name", "db", "dial_timeout", "master_set", "max_retries", "protocol", "skip_verify", "write_timeout"}
 
-// parseURL reads a server's URL. What is wrong with it is told without a word of it: it may have a password, of which a / ? or # that is
-// not escaped makes a port, a path, a parameter or a fragment. For the same reason none of these may be what nobody reads.
+// parseURL parses a server's URL. Its errors do not quote the URL, which may have a password: a / ? or # in it that is
+// not escaped looks like a port, a path, a parameter or a fragment. For the same reason parts that nothing reads are
+// refused.
 func parseURL(text string) (u *url.URL, o valkey.ClientOption, err error) {
 	if u, err = url.Parse(text); err == nil {
 		o, err = valkey.ParseURL(text)
@@ -131,7 +132,7 @@ func parseURL(text string) (u *url.URL, o valkey.ClientOption, err error) {
 	return u, o, nil
 }
 
-// option is what valkey-go needs to know of a place.
+// option returns valkey-go's options for a place.
 func (p place) option(ctx context.Context, a *app) (o valkey.ClientOption, err error) {
 	if _, o, err = parseURL(p.URL); err != nil {
 		return o, err
@@ -157,8 +158,8 @@ func (p place) option(ctx context.Context, a *app) (o valkey.ClientOption, err e
 	return o, err
 }
 
-// secure sets certificates, and has Sentinels spoken to by TLS as well. The name in a server's certificate is that of the
-// address which is dialed.
+// secure sets certificates, and uses TLS for Sentinels too. The name in a server's certificate must be that of the
+// dialed address.
 func (p place) secure(o *valkey.ClientOption) error {
 	if o.TLSConfig == nil {
 		if p.TLSCA+p.TLSCert+p.TLSKey != "" {
@@ -188,7 +189,7 @@ func (p place) secure(o *valkey.ClientOption) error {
 	return nil
 }
 
-// askPassword asks on the terminal, if there is one; without, there is no password.
+// askPassword asks on the terminal; without a terminal there is no password.
 func (a *app) askPassword(ctx context.Context, user string) (string, error) {
 	if a.quiet {
 		return "", nil
@@ -199,7 +200,7 @@ func (a *app) askPassword(ctx context.Context, user string) (string, error) {
 	}
 	defer tty.Close()
 	fd := int(tty.Fd())
-	before, err := term.MakeRaw(fd) // whoever is quick types before the reading has begun, and is not to see it
+	before, err := term.MakeRaw(fd) // so that even what is typed before the read begins is not shown
 	if err != nil {
 		return "", err
 	}
@@ -216,7 +217,7 @@ func (a *app) askPassword(ctx context.Context, user string) (string, error) {
 	var said typed
 	select {
 	case <-ctx.Done():
-		said.err = context.Cause(ctx) // the reading goes on
+		said.err = context.Cause(ctx) // the read goes on
 	case said = <-answer:
 	}
 	err = errors.Join(said.err, term.Restore(fd, before))
@@ -224,7 +225,7 @@ func (a *app) askPassword(ctx context.Context, user string) (string, error) {
 	return string(said.text), err
 }
 
-// conn is the connection to the server, which has answered once. It is made at the first call and ends with the run.
+// conn is the connection to the server, after a first reply. It is made at the first call and closed at the end of the run.
 func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 	if a.link != nil {
 		return a.link, nil
@@ -282,11 +283,11 @@ func (p place) String() string {
 	return printable(u.String())
 }
 
-// reached is a connection that tells the server's refusals from the loss of the server.
+// reached is a connection that distinguishes refusals by the server from the loss of the server.
 type reached struct {
 	emq.Conn
 	err  io.Writer
-	once *sync.Once // that the server is a replica is told at once, though it is asked again for a while
+	once *sync.Once // for the notice that the server is a replica, which is printed at once although the command keeps trying
 }
 
 func (r reached) Do(ctx context.Context, args ...string) (emq.Reply, error) {
@@ -305,5 +306,5 @@ func (r reached) Do(ctx context.Context, args ...string) (emq.Reply, error) {
 	return reply, failure(exitUnreachable, "%w", err)
 }
 
-// errNoAnswer is what a server has that can be reached, and hangs.
+// errNoAnswer is the error of a server that can be reached but hangs.
 var errNoAnswer = errors.New("the server does not answer")

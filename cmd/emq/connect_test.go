@@ -45,7 +45,7 @@ func TestPasswords(t *testing.T) {
 	require.Contains(t, wrong.err, "WRONGPASS")
 	require.Equal(t, 2, d.emq("ls", "--password-file", "/none").code)
 
-	// One that is not escaped in a URL makes other parts of it, which are not told either.
+	// A password that is not escaped in a URL looks like other parts of it, which must not be printed either.
 	for _, password := range []string{"hush/hush", "hush#hush", "hush?hush", "12/hush", "12#hush", "12?hush", "hush%zz", "hush hush", "12?password=hush", "hu\nsh"} {
 		for _, server := range []string{"valkey://operator:" + password + "@127.0.0.1:1", "valkeys://:" + password + "@h", "unix://x:" + password + "@/s"} {
 			for _, r := range []told{d.with("EMQ_URL=" + server).emq("ls"), d.emq("ls", "--url", server), d.emq("context", "add", "x", server),
@@ -56,7 +56,7 @@ func TestPasswords(t *testing.T) {
 		}
 	}
 
-	// It is asked for on a terminal, and not shown.
+	// On a terminal the command asks for it, and does not show it.
 	s := d.terminal(nil, "ls")
 	s.sees("Password of operator: ")
 	s.types("secret\n")
@@ -65,7 +65,7 @@ func TestPasswords(t *testing.T) {
 	require.Contains(t, text, "mails")
 	require.NotContains(t, text, "secret")
 
-	// Ctrl-C leaves the terminal as it was.
+	// Ctrl-C restores the terminal.
 	s = d.terminal(nil, "ls")
 	s.sees("Password of operator: ")
 	require.False(t, s.asFound())
@@ -74,7 +74,7 @@ func TestPasswords(t *testing.T) {
 	require.Equal(t, 130, code, text)
 	require.True(t, s.asFound())
 
-	// A server that wants one of everybody says so.
+	// A server that requires a password of everybody says so.
 	d.c.Must("CONFIG SET requirepass sesame")
 	all := d.with("EMQ_URL=unix://" + d.p.Socket)
 	s = all.terminal(nil, "ls")
@@ -116,7 +116,7 @@ func TestContexts(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(d.home, "emq", "config"), []byte(`{"contexts":null}`), 0o600))
 	require.Equal(t, 0, d.emq("context", "add", "first", server).code)
 
-	// Many who add one each lose none.
+	// Concurrent additions are all kept.
 	var all []*exec.Cmd
 	for i := range 20 {
 		all = append(all, d.command("context", "add", fmt.Sprint("c", i), server))
@@ -130,7 +130,7 @@ func TestContexts(t *testing.T) {
 	require.Equal(t, 1, d.emq("ls").code)
 }
 
-// TestOutOfReach are servers that are not there, do not answer, or go away.
+// TestOutOfReach tries servers that do not exist, do not reply, or stop.
 func TestOutOfReach(t *testing.T) {
 	d := sit(t)
 	d.must(mails.Enqueue("JOB1", "x"))
@@ -163,7 +163,7 @@ func TestOutOfReach(t *testing.T) {
 	require.Equal(t, 0, code(t, cmd.Wait()))
 }
 
-// TestDiskFull has a server that refuses even PING since it can't write to its disk: what it keeps is shown all the same.
+// TestDiskFull has a server that refuses even PING because it can't write to its disk: its data are shown nevertheless.
 func TestDiskFull(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
 	require.NoError(t, os.Mkdir(dir, 0o700))
@@ -178,7 +178,7 @@ func TestDiskFull(t *testing.T) {
 	c.Must(`CONFIG SET save ""`) // it could not end otherwise
 }
 
-// TestRights has users who may not do what they ask for: they are told what they lack, and nothing is changed.
+// TestRights has users without the needed rights: the command says what they lack, and nothing is changed.
 func TestRights(t *testing.T) {
 	d := sit(t)
 	ids := d.letters(8)
@@ -203,7 +203,7 @@ func TestRights(t *testing.T) {
 	require.Empty(t, before.Diff(d.p.Keyspace()))
 }
 
-// TestTLS goes to a server that speaks nothing but TLS and wants a certificate of its clients.
+// TestTLS connects to a server that accepts only TLS and requires client certificates.
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	certificate(t, dir)
@@ -226,7 +226,7 @@ func TestTLS(t *testing.T) {
 	require.Equal(t, 2, d.with("EMQ_URL=valkey://127.0.0.1:"+port).emq(tls...).code)
 }
 
-// certificate writes a key and a certificate for 127.0.0.1 that is its own authority.
+// certificate writes a key and a self-signed certificate for 127.0.0.1.
 func certificate(t *testing.T, dir string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -241,8 +241,8 @@ func certificate(t *testing.T, dir string) {
 	}
 }
 
-// TestNoQueues has servers that can't tell of queues, one without the module and one of another wire: none of their queues is called
-// empty, and nothing a success.
+// TestNoQueues has servers that have no queues to list, one without the module and one of another wire: no queue is
+// reported as empty, and no command succeeds.
 func TestNoQueues(t *testing.T) {
 	d := sit(t)
 	d.must(mails.Enqueue("JOB1", "x"))
@@ -258,7 +258,7 @@ func TestNoQueues(t *testing.T) {
 	}
 }
 
-// TestReplica asks one for a change: it is told why that takes so long before it is given up.
+// TestReplica sends a change to a replica: the command says why it waits before it gives up.
 func TestReplica(t *testing.T) {
 	d := sit(t)
 	replica := store.Serve(t, store.Following(d.p.Addr())...)

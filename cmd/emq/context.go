@@ -131,7 +131,7 @@ alone. Passwords are not: they come from $EMQ_PASSWORD, from a file, or are aske
 	return cmd
 }
 
-// contextRecord is a context's record; one that was forgotten has no URL.
+// contextRecord is a context's record; after it was removed, it has no URL.
 func contextRecord(c contexts, name string) *record {
 	r := new(record).set("context", name)
 	if p, ok := c.Contexts[name]; ok {

@@ -32,7 +32,7 @@ pending at once and starts afresh: its failures are forgotten.`,
 	return cmd
 }
 
-// choice is the flags that choose dead letters.
+// choice has the flags that choose dead letters.
 type choice struct {
 	match, group, olderThan string
 	all                     bool
@@ -49,7 +49,7 @@ func (c *choice) flags(cmd *cobra.Command, group bool) {
 
 func (c *choice) any() bool { return c.match+c.group+c.olderThan != "" }
 
-// words are the flags again, for a command that is printed.
+// words are the flags for a printed command.
 func (c *choice) words() (w []string) {
 	for _, f := range [][2]string{{"--group", c.group}, {"--match", c.match}, {"--older-than", c.olderThan}} {
 		if f[1] != "" {
@@ -59,7 +59,7 @@ func (c *choice) words() (w []string) {
 	return w
 }
 
-// filter is what the flags choose, but for a group that is given by its short name: app.chosen looks at that.
+// filter is the flags' filter, without a group that is given by its short name, which app.chosen resolves.
 func (c *choice) filter() (f operator.Filter, err error) {
 	f.Match = c.match
 	if c.olderThan != "" {
@@ -73,7 +73,7 @@ func (c *choice) filter() (f operator.Filter, err error) {
 	return f, nil
 }
 
-// A group's short name is the beginning of its error's hash: it is the same tomorrow, and on every server.
+// A group's short name is the beginning of its error's hash, so that it is the same at any time and on every server.
 var shortName = regexp.MustCompile(`^[0-9a-f]{8}$`)
 
 func nameOf(alike string) string {
@@ -130,10 +130,10 @@ mostly have one cause. Below each group stands the command that requeues it.`,
 	return cmd
 }
 
-// others is the error under which package operator counts what is beyond its thousandth group: no group of its own.
+// others is the error under which package operator counts all jobs beyond its thousandth group. It is not a group.
 const others = "{other}"
 
-// mending is the command that does something with a group.
+// mending is a command that applies an action to a group.
 func (a *app) mending(verb, queue string, g operator.Group, c choice) string {
 	c.group = nameOf(g.Error)
 	return a.line("dead "+verb, []string{queue}, c.words()...)
@@ -239,7 +239,7 @@ func newDeadLs(a *app) *cobra.Command {
 	return cmd
 }
 
-// choosing checks what a list of up to n, 0 being all, is asked for, and has the server, on which there is such a queue.
+// choosing checks the flags of a list of up to n jobs (0: all) and that the queue exists, and returns the server.
 func (a *app) choosing(ctx context.Context, queue string, c *choice, n int) (*operator.Server, operator.Filter, error) {
 	f, err := c.filter()
 	if err != nil {
@@ -255,7 +255,7 @@ func (a *app) choosing(ctx context.Context, queue string, c *choice, n int) (*op
 	return s, f, a.present(ctx, s, queue)
 }
 
-// chosen walks the dead letters and has those that flags choose.
+// chosen walks the dead letters and yields those that the flags choose.
 func (a *app) chosen(ctx context.Context, s *operator.Server, queue string, c choice, f operator.Filter) iter.Seq2[operator.Job, error] {
 	return func(yield func(operator.Job, error) bool) {
 		step, done := a.progress("choosing")

@@ -55,16 +55,16 @@ type demo struct {
 	binary, module string
 }
 
-// run runs the jobs on a server of its own, and stops it whatever happened.
+// run runs the jobs on a server of its own, which it always stops.
 func (d *demo) run(ctx context.Context) (err error) {
-	// As valkey.conf.example has it: a queue is kept on disk.
+	// As in valkey.conf.example: a queue is persisted.
 	s, err := server.Start(server.Options{Server: d.binary, Module: d.module, Args: []string{"--appendonly", "yes"}})
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if ctx.Err() != nil {
-			err = ctx.Err() // a Ctrl-C reaches the server too: what failed after it means nothing
+			err = ctx.Err() // a Ctrl-C reaches the server too, so that later errors mean nothing
 		}
 		err = errors.Join(err, s.Close())
 	}()
@@ -84,7 +84,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return d.report(ctx, q, told, time.Since(began))
 }
 
-// work enqueues the jobs and works on them until every one has been claimed and settled once, and tells what the clients were told.
+// work enqueues the jobs and works on them until every one has been claimed and settled once, and counts the replies.
 func (d *demo) work(ctx context.Context, c *emq.Client, q emq.Queue[int]) (told map[string]int64, err error) {
 	step, done := d.progress("settled")
 	defer done()
@@ -134,7 +134,7 @@ func handle(n int) error {
 	return nil
 }
 
-// report prints where the server has each job, and fails unless they are all there, and where the clients were told.
+// report prints the states of the jobs in the server, and fails unless they agree with the replies.
 func (d *demo) report(ctx context.Context, q emq.Queue[int], told map[string]int64, took time.Duration) error {
 	stats, err := q.Stats(ctx)
 	if err != nil {

@@ -115,7 +115,7 @@ func (e *enqueue) run(ctx context.Context, a *app, args []string) error {
 	return err
 }
 
-// many enqueues what comes from the standard input. The next jobs are read while some are sent.
+// many enqueues jobs from the standard input. It reads the next ones while it sends some.
 func (e *enqueue) many(ctx context.Context, a *app, q emq.Queue[[]byte], due []emq.JobOption) error {
 	step, done := a.progress("enqueued")
 	defer done()
@@ -162,7 +162,7 @@ func (e *enqueue) delimiter() byte {
 	return '\n'
 }
 
-// parseJob reads a job that is written in JSON.
+// parseJob parses a job in JSON.
 func parseJob(line []byte, due []emq.JobOption) (job emq.NewJob[[]byte], err error) {
 	var j struct {
 		Payload       json.RawMessage `json:"payload"`
@@ -211,7 +211,7 @@ func parseJob(line []byte, due []emq.JobOption) (job emq.NewJob[[]byte], err err
 // maxMillis is the last time that a job can be due, in Unix ms.
 const maxMillis int64 = 1<<52 - 1
 
-// pointOf reads a point in time: Unix ms, or what timeOf reads but how long ago.
+// pointOf parses a point in time: Unix ms, or a form of timeOf other than an age.
 func pointOf(s string) (time.Time, error) {
 	if ms, err := strconv.ParseInt(s, 10, 64); err == nil && ms >= 0 {
 		if ms > maxMillis {
@@ -225,12 +225,12 @@ func pointOf(s string) (time.Time, error) {
 	return timeOf(s)
 }
 
-// errBlank is that of a line without anything, which is no entry.
+// errBlank is the error of a blank line, which is no entry.
 var errBlank = errors.New("the line is blank")
 
-// strictly reads one JSON object, of known fields alone, each of them once and as it is written.
+// strictly parses one JSON object that has only known fields, each once and in its exact spelling.
 func strictly(line []byte, v any) error {
-	line = bytes.TrimPrefix(line, []byte("\uFEFF")) // some programs put it before a file
+	line = bytes.TrimPrefix(line, []byte("\uFEFF")) // some programs begin a file with it
 	switch {
 	case len(bytes.TrimSpace(line)) == 0:
 		return errBlank
@@ -273,7 +273,7 @@ func strictly(line []byte, v any) error {
 	return err
 }
 
-// halved finds a half of a letter beyond 16 bits in a JSON string, which Go would replace.
+// halved finds an unpaired surrogate in a JSON string, which Go would replace.
 func halved(text []byte) bool {
 	unit := func(i int) (rune, bool) {
 		if i+6 > len(text) || text[i] != '\\' || text[i+1] != 'u' {
@@ -326,14 +326,14 @@ func payloadOf(value json.RawMessage, inBase64 *string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// inBatches reads the standard input entry by entry, and has up to n of them, or about 1 MiB, done at a time, in their order: the
-// next are read meanwhile. do answers how many of them it is sure of. An error names the line; what stands before it is done.
-// An interrupt lets the batch that is under way come to its end.
+// inBatches reads the entries on the standard input, and calls do for batches of up to n, or about 1 MiB, in their
+// order, while it reads the next. do returns how many of them are surely done. An error names the line; the entries
+// before it are done. After an interrupt the current batch is completed.
 func inBatches[T any](ctx context.Context, a *app, delimiter byte, n int, parse func([]byte) (T, error), weight func(T) int, do func(context.Context, []T) (int, error)) error {
 	type batch struct {
 		first, last int64 // lines
 		entries     []T
-		err         error // of the line behind them
+		err         error // of the line after them
 	}
 	batches := make(chan batch, 1)
 	go func() {
@@ -361,7 +361,7 @@ func inBatches[T any](ctx context.Context, a *app, delimiter byte, n int, parse 
 						return
 					}
 					if r.Buffered() == 0 && len(b.entries) > 0 && len(batches) == 0 && !send() {
-						return // whoever writes is slower than the server: nothing is kept waiting
+						return // the writer is slower than the server: send at once what there is
 					}
 					continue
 				}
@@ -404,10 +404,10 @@ func inBatches[T any](ctx context.Context, a *app, delimiter byte, n int, parse 
 	}
 }
 
-// maxEntry bounds a line: a payload of 512 MB, the most that a server takes, in base64.
+// maxEntry bounds a line: a payload of 512 MB, the largest that a server accepts, in base64.
 const maxEntry = 700 << 20
 
-// readEntry reads a line, or what stands before another delimiter, without it. The last needs none.
+// readEntry reads an entry without its delimiter, an end of line or another byte. The last entry may have none.
 func readEntry(r *bufio.Reader, delimiter byte) (entry []byte, err error) {
 	for {
 		part, err := r.ReadSlice(delimiter)
@@ -431,8 +431,8 @@ func readEntry(r *bufio.Reader, delimiter byte) (entry []byte, err error) {
 	}
 }
 
-// lingering is a context that ends some seconds after another, so that a call which is under way when somebody interrupts the
-// command is answered: then it is known what was done.
+// lingering is a context that ends some seconds after another, so that a call that is running at an interrupt still
+// gets its reply: then it is known what was done.
 func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
 	long, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {

@@ -10,7 +10,7 @@ import (
 	"emq/operator"
 )
 
-// The exit codes. doctor alone has others: those of Nagios.
+// The exit codes. Only doctor has others: those of Nagios.
 const (
 	exitDone        = 0
 	exitRefused     = 1
@@ -39,7 +39,7 @@ that it runs.`,
 // exit is an error that has an exit code.
 type exit struct {
 	code int
-	err  error // nil if all has been said
+	err  error // nil if everything was printed
 }
 
 func (e *exit) Error() string {
@@ -54,16 +54,16 @@ func failure(code int, format string, args ...any) error {
 	return &exit{code, fmt.Errorf(format, args...)}
 }
 
-// usage: the command can't be meant so, and nothing was changed.
+// usage: the command line is wrong, and nothing was changed.
 func usage(format string, args ...any) error { return failure(exitUsage, format, args...) }
 
-// absent: there is no such thing.
+// absent: the thing does not exist.
 func absent(format string, args ...any) error { return failure(exitAbsent, format, args...) }
 
-// refused: it was not done, or not all of it.
+// refused: the action was not done, or not completely.
 func refused(format string, args ...any) error { return failure(exitRefused, format, args...) }
 
-// stopped is what to say of work that ended early with an error: how far it came. Its code is the error's.
+// stopped reports the progress of work that ended early with an error. Its code is the error's.
 func stopped(ctx context.Context, err error, format string, args ...any) error {
 	code, why := exitCode(ctx, err), err.Error()
 	if code == exitInterrupted {

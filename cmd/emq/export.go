@@ -75,7 +75,7 @@ func parsePlace(s string) (p exportPlace, err error) {
 	return exportPlace{string(queue), emq.State(words[1]), operator.Cursor(words[2])}, err
 }
 
-// exportBytes is about how much is asked for at a time.
+// exportBytes is about how much is read at a time.
 const exportBytes = 4 << 20
 
 func (a *app) export(ctx context.Context, names []string, at exportPlace) (err error) {
@@ -91,7 +91,7 @@ func (a *app) export(ctx context.Context, names []string, at exportPlace) (err e
 		if names, err = s.Names(ctx); err != nil {
 			return err
 		}
-		// What comes behind the place: its queue may have gone since.
+		// The queues from the place on; its own may be gone.
 		names = slices.DeleteFunc(names, func(name string) bool { return name < at.Queue })
 	} else {
 		if err := a.present(ctx, s, names...); err != nil {
@@ -124,7 +124,7 @@ func (a *app) export(ctx context.Context, names []string, at exportPlace) (err e
 			if !errors.Is(err, failed) {
 				err = errors.Join(err, failed)
 			}
-			return // what was written is not known, so no place is told
+			return // it is not known what was written, so no place is printed
 		}
 		place := ""
 		if at.Queue != "" {
@@ -152,7 +152,7 @@ func (a *app) export(ctx context.Context, names []string, at exportPlace) (err e
 				}
 			}
 			for {
-				// First how long they are, and as many as are not too much.
+				// First read their lengths, and then as many as are not too much.
 				page, err := s.Jobs(ctx, name, state, cursor, 500, 0)
 				if err != nil {
 					return of(name, err)
@@ -177,7 +177,7 @@ func (a *app) export(ctx context.Context, names []string, at exportPlace) (err e
 					p.Seen += int64(len(records))
 					step(p)
 				}
-				// A page that was broken off is begun anew: import leaves out what is there.
+				// An interrupted page is exported again: import skips existing jobs.
 				if err := ctx.Err(); err != nil {
 					return err
 				}
@@ -194,10 +194,10 @@ func (a *app) export(ctx context.Context, names []string, at exportPlace) (err e
 	return nil
 }
 
-// of is an error with the queue in which it was met, where there are several.
+// of adds the queue to an error.
 func of(queue string, err error) error { return fmt.Errorf("%s: %w", printable(queue), err) }
 
-// numbers are the fields of a row that are numbers in an export.
+// numbers are the row's fields that are numbers in an export.
 var numbers = []string{"attempts", "failures", "stalled"}
 
 // writeJob writes a job as import reads it.
@@ -238,7 +238,7 @@ func writeJob(w *bufio.Writer, queue string, job emq.Record) error {
 	return err
 }
 
-// canonical tells whether a text is a number as it is kept, and as JSON's readers keep it.
+// canonical reports whether a text is a canonical number that JSON's readers keep exactly.
 func canonical(s string) bool {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return err == nil && n >= 0 && n <= 1<<53 && strconv.FormatInt(n, 10) == s

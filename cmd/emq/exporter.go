@@ -47,7 +47,7 @@ which rights the user needs: docs/operations.md, "In Prometheus".`,
 	return cmd
 }
 
-// serve serves HTTP until the context ends, and then lets requests that are under way come to their end, for some seconds.
+// serve serves HTTP until the context ends, and then gives running requests some seconds to complete.
 func (a *app) serve(ctx context.Context, listen, path string, h http.Handler) error {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -71,8 +71,8 @@ func (a *app) serve(ctx context.Context, listen, path string, h http.Handler) er
 	return nil
 }
 
-// bounded is a server of HTTP that waits for nobody for ever: not for the rest of a request, which needs no password yet, nor for
-// one who does not read, nor for the next request. A stream has bounds of its own.
+// bounded is an HTTP server with timeouts for everything: the rest of a request, which needs no password yet, a client
+// that does not read, and the next request. A stream has bounds of its own.
 func bounded(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute}
 }

@@ -99,7 +99,7 @@ func (a *app) load(ctx context.Context, to string) error {
 	return nil
 }
 
-// parseExported reads a line of an export.
+// parseExported parses a line of an export.
 func parseExported(line []byte) (j imported, err error) {
 	var in struct {
 		Queue         *string           `json:"queue"`

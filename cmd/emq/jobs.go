@@ -23,7 +23,7 @@ import (
 
 var states = []emq.State{emq.StatePending, emq.StateActive, emq.StateScheduled, emq.StateDead}
 
-// stateFlag is a flag with one of the states.
+// stateFlag adds a flag for one of the states.
 func stateFlag(cmd *cobra.Command, s *string, standard, what string, of ...emq.State) {
 	names := make([]string, len(of))
 	for i, state := range of {
@@ -33,7 +33,7 @@ func stateFlag(cmd *cobra.Command, s *string, standard, what string, of ...emq.S
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// stateOf reads such a flag.
+// stateOf parses such a flag.
 func stateOf(s string, of ...emq.State) (emq.State, error) {
 	if slices.Contains(of, emq.State(s)) {
 		return emq.State(s), nil
@@ -41,7 +41,7 @@ func stateOf(s string, of ...emq.State) (emq.State, error) {
 	return "", usage("--state %s is none of %v", printable(s), of)
 }
 
-// timeOf reads a time: how long ago, or a point in local time.
+// timeOf parses a time: how long ago, or a point in local time.
 func timeOf(s string) (time.Time, error) {
 	now := time.Now()
 	if d, err := durationOf(s); err == nil {
@@ -60,7 +60,7 @@ func timeOf(s string) (time.Time, error) {
 	return now, usage("%q is no time: how long ago (90m, 2h30m, 3d), 15:04, 2006-01-02 or 2006-01-02 15:04", s)
 }
 
-// durationOf reads a duration as Go writes it, or in days.
+// durationOf parses a duration in Go's form, or in days.
 func durationOf(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		d, err := time.ParseDuration(days + "h")
@@ -82,9 +82,9 @@ func possible(names ...string) error {
 	return nil
 }
 
-// present refuses names that no queue has, none of the server's nor one that ever held a job, and a server that can't tell: without
-// the module, or of another wire, it has no queues, which is not to say that they are empty. A queue that is broken in part, or
-// whose figures may not be read, is there.
+// present refuses names of queues that do not exist and never had a job. It also refuses a server without the module or
+// of another wire, which can't tell: that it lists no queues does not mean that they are empty. A queue that is partly
+// broken, or whose figures the user may not read, counts as existing.
 func (a *app) present(ctx context.Context, s *operator.Server, names ...string) error {
 	if err := possible(names...); err != nil {
 		return err
@@ -104,19 +104,19 @@ func (a *app) present(ctx context.Context, s *operator.Server, names ...string) 
 	return nil
 }
 
-// blank tells whether a queue has never had anything.
+// blank reports whether a queue has never had a job.
 func blank(q operator.Queue) bool {
 	return q.Err == nil && q.Pending+q.Active+q.Scheduled+q.Dead+q.Completed+q.Failed+q.Waiting == 0 && !q.Paused && q.Limits == emq.Limits{}
 }
 
-// jobRecord is a job as --json tells it, without its payload.
+// jobRecord is a job's record for --json, without its payload.
 func jobRecord(j operator.Job) *record {
 	return new(record).bytes("queue", j.Queue).bytes("id", j.ID).set("state", j.State).time("made_at_ms", j.Made).time("due_at_ms", j.Due).
 		set("claims", j.Claims).set("failures", j.Failures).set("lost_leases", j.LostLeases).bytes("last_error", j.LastError).
 		set("payload_bytes", j.PayloadBytes).set("foreign", j.Foreign).fault(j.Err)
 }
 
-// payload adds that of a job, or null if it is not there.
+// payload adds a job's payload, or null if there is none.
 func (r *record) payload(j operator.Job) *record {
 	if j.Payload == nil {
 		return r.set("payload", nil)
@@ -124,7 +124,7 @@ func (r *record) payload(j operator.Job) *record {
 	return r.bytes("payload", string(j.Payload))
 }
 
-// room is how wide the output is; where it is no terminal, as wide as a line may be.
+// room is the width of the terminal; for other outputs, the largest width of a line.
 func (a *app) room() int {
 	if f, ok := bare(a.out).(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
@@ -134,7 +134,7 @@ func (a *app) room() int {
 	return 200
 }
 
-// jobTable lists jobs, their errors and payloads cut to what there is room for.
+// jobTable lists jobs, with their errors and payloads cut to the available width.
 func (a *app) jobTable(state emq.State, jobs []operator.Job) error {
 	p := a.colours(a.out)
 	head := []string{"ID", ">MADE"}
@@ -184,8 +184,8 @@ func (a *app) jobTable(state emq.State, jobs []operator.Job) error {
 	return t.print(a)
 }
 
-// readable is a payload for people: JSON indented, text as it is but what might speak to a terminal, else bytes in hex. kind
-// says which. Of a long one it is the beginning, about so many bytes.
+// readable is a payload for people: indented JSON, text without terminal control characters, or else bytes in hex; kind
+// says which. Of a long payload it is the beginning, about so many bytes.
 func readable(payload []byte, most int) (text, kind string) {
 	var indented bytes.Buffer
 	begin := bytes.TrimLeft(payload, " \t\r\n")
@@ -201,7 +201,7 @@ func readable(payload []byte, most int) (text, kind string) {
 		text, kind = string(payload), "text"
 	}
 	if len(payload) > most {
-		text = strings.ToValidUTF8(text[:min(len(text), most)], "") // without half a letter at the end
+		text = strings.ToValidUTF8(text[:min(len(text), most)], "") // without an incomplete character at the end
 	}
 	return block(text), kind
 }
@@ -215,7 +215,7 @@ func block(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// completeQueues completes the names of queues, of the first n arguments, or with -1 of all.
+// completeQueues completes the names of queues, for the first n arguments or, with -1, for all.
 func (a *app) completeQueues(n int) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		const none = cobra.ShellCompDirectiveNoFileComp
@@ -239,7 +239,7 @@ func (a *app) completeQueues(n int) func(*cobra.Command, []string, string) ([]st
 	}
 }
 
-// again is the command's name with the flags that find the same server, for commands that are printed to be copied.
+// again is the command's name with the flags for the same server, for printed commands.
 func (a *app) again() string {
 	s := "emq"
 	for _, f := range [][2]string{{"--url", a.URL}, {"--context", a.context}, {"--password-file", a.PasswordFile}, {"--tls-ca", a.TLSCA},
@@ -251,8 +251,8 @@ func (a *app) again() string {
 	return s
 }
 
-// line is a printed command: its name, the names and ids it is about, and flags, each a word of the shell. What begins like a flag, and is
-// none, comes last.
+// line is a printed command: its name, the names and ids that it is about, and flags, each quoted for the shell. Names
+// that look like a flag come last.
 func (a *app) line(command string, about []string, flags ...string) string {
 	words := append(slices.Clone(about), flags...)
 	if slices.ContainsFunc(about, func(word string) bool { return strings.HasPrefix(word, "-") }) {

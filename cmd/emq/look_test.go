@@ -18,7 +18,7 @@ import (
 
 const mails = wire.Queue("mails")
 
-// made is an id that tells that it was made so long ago; n tells those of one time apart.
+// made is an id that was made that long ago; n distinguishes ids of the same time.
 func made(ago time.Duration, n int) string {
 	return string(emq.LeastID(time.Now().Add(-ago - time.Duration(n)*time.Millisecond)))
 }
@@ -50,7 +50,7 @@ broken +the server refused: WRONGTYPE .*
 	require.Equal(t, told{3, "", "emq: there is no queue nails; \"emq ls\" lists them\n"}, d.emq("ls", "mails", "nails"))
 }
 
-// TestLsWatch has a queue grow under the eyes of two who watch.
+// TestLsWatch lets a queue grow while two runs watch it.
 func TestLsWatch(t *testing.T) {
 	d := sit(t)
 	d.must(mails.Enqueue("JOB1", "x"))
@@ -219,7 +219,7 @@ func TestDoctor(t *testing.T) {
 	require.Regexp(t, `\AEMQ CRITICAL - server: `, gone.out)
 }
 
-// TestReadable is what a terminal is told of bytes.
+// TestReadable checks how bytes are shown on a terminal.
 func TestReadable(t *testing.T) {
 	require.Equal(t, `a\x1b\u202e\xff�é日`, printable("a\x1b\u202e\xff�é日"))
 	require.Equal(t, "日本…", cut("日本語", 5))

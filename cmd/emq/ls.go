@@ -73,7 +73,7 @@ and what holds a queue back. The queues are those that you may read.`,
 	return cmd
 }
 
-// figures is a queue's record: the figures have the protocol's names, and are null if there are none.
+// figures is a queue's record: the figures have the protocol's names, and are null if they could not be read.
 func figures(q operator.Queue) *record {
 	r := new(record).bytes("queue", q.Name)
 	for _, name := range []string{"pending", "active", "scheduled", "dead", "completed", "failed", "oldest_pending_age_ms", "next_due_ms",
@@ -99,7 +99,7 @@ func (r *record) figure(name string, q operator.Queue) {
 	}
 }
 
-// held is what keeps a queue's jobs from being handed out, or bounds that.
+// held describes the gates of a queue.
 func held(q operator.Queue) string {
 	var parts []string
 	if q.Paused {
@@ -130,7 +130,7 @@ func queueTable(p palette, queues []operator.Queue) *table {
 	return t
 }
 
-// age is that of a queue's oldest pending job, if its id tells.
+// age is the age of a queue's oldest pending job, if its id contains the time.
 func age(q operator.Queue) string {
 	if _, ok := q.All["oldest_pending_age_ms"]; !ok {
 		return ""

@@ -1,4 +1,4 @@
-// Command emq looks at the queues of a Valkey with EMQ, and puts their jobs in order. See docs/command.md.
+// Command emq shows the queues of a Valkey server with EMQ, and repairs their jobs. See docs/command.md.
 package main
 
 import (

@@ -20,8 +20,8 @@ import (
 	"emq/test/wire"
 )
 
-// The program of the tests is the command itself where this is set: so it is run as people run it, with streams, signals and
-// terminals of its own.
+// With this variable the test binary is the command itself, so that the tests run it as people do, with its own
+// streams, signals and terminals.
 const asCommand = "EMQ_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// desk is where somebody sits who uses the command: a server, and an environment without anything of the machine's.
+// desk is the setting of a user of the command: a server, and an environment without anything from the machine.
 type desk struct {
 	t    testing.TB
 	p    *store.Place
@@ -59,14 +59,14 @@ func away(t testing.TB) *desk {
 		"TERM=xterm", "NO_COLOR=1"}}
 }
 
-// with is the desk with more in its environment; the last of a name counts.
+// with is the desk with additional environment variables; of equal names the last counts.
 func (d *desk) with(env ...string) *desk {
 	other := *d
 	other.env = append(append([]string{}, d.env...), env...)
 	return &other
 }
 
-// told is what a run of the command came to.
+// told is the result of a run of the command.
 type told struct {
 	code     int
 	out, err string
@@ -99,7 +99,7 @@ func code(t testing.TB, err error) int {
 	return 0
 }
 
-// ok runs a command that must succeed and say nothing beside, and has what it printed.
+// ok runs a command that must succeed without writing to standard error, and returns its output.
 func (d *desk) ok(args ...string) string {
 	d.t.Helper()
 	r := d.emq(args...)
@@ -107,7 +107,7 @@ func (d *desk) ok(args ...string) string {
 	return r.out
 }
 
-// records are the lines of a run with --json.
+// records are the records of a run with --json.
 func records(t testing.TB, out string) (list []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(out) {
@@ -121,7 +121,7 @@ func records(t testing.TB, out string) (list []map[string]any) {
 	return list
 }
 
-// seen are the names of all records that the tests have met, which the page has to explain.
+// seen are the names of all records in the tests, which the page must explain.
 var seen sync.Map
 
 func (d *desk) records(args ...string) []map[string]any {
@@ -129,7 +129,7 @@ func (d *desk) records(args ...string) []map[string]any {
 	return records(d.t, d.ok(append(args, "--json")...))
 }
 
-// buffer is written by one and read by another.
+// buffer is safe for a concurrent writer and reader.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -156,7 +156,8 @@ type session struct {
 	done chan struct{}
 }
 
-// terminal runs the command on a terminal of 100 columns and 30 lines; piped is where its standard output goes instead, or nil.
+// terminal runs the command on a terminal of 100 columns and 30 lines; its standard output goes to piped instead,
+// unless that is nil.
 func (d *desk) terminal(piped io.Writer, args ...string) *session {
 	d.t.Helper()
 	s := &session{t: d.t, cmd: d.command(args...), done: make(chan struct{})}
@@ -184,7 +185,7 @@ func (d *desk) terminal(piped io.Writer, args ...string) *session {
 
 func (s *session) text() string { return s.said.String() }
 
-// sees waits until something stands on the terminal.
+// sees waits until a text is on the terminal.
 func (s *session) sees(what string) {
 	s.t.Helper()
 	there := func() bool { return strings.Contains(s.text(), what) }
@@ -205,7 +206,7 @@ func (s *session) types(keys string) {
 	require.NoError(s.t, err)
 }
 
-// ends waits for the end of the run and has its exit code and all that the terminal was told.
+// ends waits for the end of the run and returns its exit code and all its output.
 func (s *session) ends() (int, string) {
 	s.t.Helper()
 	ended := make(chan error, 1)
@@ -220,7 +221,7 @@ func (s *session) ends() (int, string) {
 	return 0, ""
 }
 
-// asFound reports whether the terminal is left as it was found: with what is typed shown, line by line.
+// asFound reports whether the terminal is in its original mode: with echo, line by line.
 func (s *session) asFound() bool {
 	s.t.Helper()
 	state, err := unix.IoctlGetTermios(int(s.tty.Fd()), unix.TCGETS)
@@ -228,7 +229,7 @@ func (s *session) asFound() bool {
 	return state.Lflag&unix.ECHO != 0 && state.Lflag&unix.ICANON != 0
 }
 
-// bury makes a queue of dead letters, each with its error; the ids tell that they were made hours ago, as many as there are jobs behind.
+// bury makes a queue of dead letters, each with its error.
 func (d *desk) bury(q wire.Queue, ids []string, why func(i int) string) {
 	d.t.Helper()
 	for from := 0; from < len(ids); from += 1000 {
@@ -242,7 +243,7 @@ func (d *desk) bury(q wire.Queue, ids []string, why func(i int) string) {
 	}
 }
 
-// must sends commands that may not fail.
+// must sends commands that must not fail.
 func (d *desk) must(commands ...[]string) {
 	d.t.Helper()
 	for i, reply := range d.c.Pipeline(commands) {

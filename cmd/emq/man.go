@@ -10,7 +10,8 @@ import (
 	"emq/commands"
 )
 
-// indented is a line of a list, which Markdown, of which the pages are made, leaves as it is if it stands further in.
+// indented matches a line of a list, which the Markdown that the pages are made from keeps unchanged if it is indented
+// further.
 var indented = regexp.MustCompile(`(?m)^ {2,}\S`)
 
 func newMan(*app) *cobra.Command {
@@ -26,7 +27,7 @@ func newMan(*app) *cobra.Command {
 			root := cmd.Root()
 			root.InitDefaultHelpCmd()
 			root.InitDefaultCompletionCmd()
-			root.Long += "\n\nThe exit codes:\n\n" + newExitCodes(nil).Long // a topic without a page of its own
+			root.Long += "\n\nThe exit codes:\n\n" + newExitCodes(nil).Long // it has no page of its own
 			each(root, func(c *cobra.Command) {
 				c.DisableAutoGenTag = true
 				c.Long = indented.ReplaceAllString(c.Long, "    $0")

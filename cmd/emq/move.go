@@ -13,7 +13,7 @@ import (
 	"emq/operator"
 )
 
-// movable are the states whose jobs can move: the others are in somebody's hands.
+// movable are the states whose jobs can move; active jobs have holders.
 var movable = []emq.State{emq.StatePending, emq.StateScheduled, emq.StateDead}
 
 func newMove(a *app) *cobra.Command {
@@ -63,7 +63,7 @@ on their way: the same command again has them arrive, and goes on.`,
 	return a.bulk(cmd)
 }
 
-// named is the client of a server by its address, which tells jobs that are on their way where they go.
+// named is the client of a server, with a name made from its address, which marks the destination of moving jobs.
 func (a *app) named(ctx context.Context) (*emq.Client, error) {
 	c, err := a.conn(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func (a *app) move(ctx context.Context, to *connection, from, queue string, of [
 			return err
 		}
 	}
-	// Of the first queue some may be on their way, and nothing be left.
+	// The source may be empty because its last jobs are on their way.
 	found, err := s.Queues(ctx, from)
 	if err != nil {
 		return err
@@ -202,7 +202,7 @@ func chosen(ctx context.Context, s *operator.Server, queue string, state emq.Sta
 	}
 }
 
-// hundreds parts a sequence into slices of up to n; the error that ends it comes alone, behind what was before it.
+// hundreds splits a sequence into slices of up to n; an error that ends it is yielded alone, after all before it.
 func hundreds[T any](all iter.Seq2[T, error], n int) iter.Seq2[[]T, error] {
 	return func(yield func([]T, error) bool) {
 		var some []T

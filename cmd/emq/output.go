@@ -17,8 +17,8 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// record is one line of --json: names and values in the order in which they were given. The names are stable, and documented in
-// docs/command.md: …_ms is a duration, …_at_ms and …_until_ms are Unix times, …_bytes is a size.
+// record is one line of --json: names and values in the order in which they were set. The names are stable, and
+// documented in docs/command.md: …_ms is a duration, …_at_ms and …_until_ms are Unix times, …_bytes is a size.
 type record struct{ line bytes.Buffer }
 
 func (r *record) set(name string, v any) *record {
@@ -31,7 +31,7 @@ func (r *record) set(name string, v any) *record {
 		e := json.NewEncoder(&r.line)
 		e.SetEscapeHTML(false)
 		if err := e.Encode(v); err != nil {
-			panic(err) // no value here can't be encoded
+			panic(err) // all values can be encoded
 		}
 		r.line.Truncate(r.line.Len() - 1)
 		r.line.WriteByte(end)
@@ -42,7 +42,7 @@ func (r *record) set(name string, v any) *record {
 	return r
 }
 
-// bytes sets what need not be text. What is no UTF-8 is null, and stands in base64 under name_base64.
+// bytes sets a value that may not be text. If it is not UTF-8 it is null, and in base64 under name_base64.
 func (r *record) bytes(name, s string) *record {
 	if utf8.ValidString(s) {
 		return r.set(name, s)
@@ -58,7 +58,7 @@ func (r *record) time(name string, t time.Time) *record {
 	return r.set(name, t.UnixMilli())
 }
 
-// fault sets why something is not known, if so.
+// fault sets the error, if there is one.
 func (r *record) fault(err error) *record {
 	if err != nil {
 		r.set("error", strings.TrimPrefix(err.Error(), "emq: "))
@@ -73,7 +73,7 @@ func (a *app) emit(r *record) error {
 	return err
 }
 
-// printable has all that is no visible text, and might speak to a terminal, as Go escapes it; it stays on one line.
+// printable escapes invisible characters, which might control a terminal, as Go does; the result is one line.
 func printable(s string) string {
 	if strings.IndexFunc(s, func(c rune) bool { return c == utf8.RuneError || !unicode.IsPrint(c) }) < 0 {
 		return s
@@ -95,7 +95,7 @@ func printable(s string) string {
 	return b.String()
 }
 
-// shell is a text as a word of a shell's.
+// shell quotes a text as a word of a shell.
 func shell(s string) string {
 	switch {
 	case s != "" && strings.IndexFunc(s, func(c rune) bool {
@@ -119,8 +119,7 @@ func shell(s string) string {
 	return "$'" + b.String() + "'"
 }
 
-// output is the standard output, which remembers that something could not be written there: what a command has done is then not
-// told, whether it looked at the error or not.
+// output is the standard output. It remembers a failed write, so that the run fails even if a command ignores the error.
 type output struct {
 	io.Writer
 	err error
@@ -132,7 +131,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// bare is a stream as it was given to the command.
+// bare is the original stream of the command.
 func bare(stream any) any {
 	if o, ok := stream.(*output); ok {
 		return o.Writer
@@ -140,7 +139,7 @@ func bare(stream any) any {
 	return stream
 }
 
-// table prints rows in columns. A column whose name begins with > is flush right.
+// table prints rows in columns. A column whose name begins with > is aligned to the right.
 type table struct {
 	head []string
 	rows [][]string
@@ -148,7 +147,7 @@ type table struct {
 
 func columns(head ...string) *table { return &table{head: head} }
 
-// add adds a row, of texts that are printable.
+// add adds a row of printable texts.
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
 func (t *table) print(a *app) error {
@@ -193,7 +192,7 @@ func (t *table) lines(p palette) (lines []string) {
 	return lines
 }
 
-// wide is how many columns a text takes.
+// wide is the number of columns that a text takes.
 func wide(s string) int { return uniseg.StringWidth(plain(s)) }
 
 // palette colours texts, or does not.
@@ -216,7 +215,7 @@ func (p palette) red(s string) string    { return p.paint("31", s) }
 func (p palette) yellow(s string) string { return p.paint("33", s) }
 func (p palette) green(s string) string  { return p.paint("32", s) }
 
-// plain is a text without what palette put around it.
+// plain is a text without palette's colours.
 func plain(s string) string {
 	for {
 		before, rest, ok := strings.Cut(s, "\x1b[")
@@ -228,7 +227,7 @@ func plain(s string) string {
 	}
 }
 
-// count is a number with its thousands apart.
+// count formats a number with separated thousands.
 func count[N int | int64](n N) string {
 	digits := strconv.FormatInt(int64(n), 10)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
@@ -281,7 +280,7 @@ func span(d time.Duration) string {
 	return two(d/day, "d", d%day/time.Hour, "h")
 }
 
-// ago is how long ago a time was, or nothing for none.
+// ago is how long ago a time was; empty for the zero time.
 func ago(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -289,7 +288,7 @@ func ago(t time.Time) string {
 	return span(max(time.Since(t), 0))
 }
 
-// moment is a time as a clock on the wall has it, with how far away it is.
+// moment is a local time with its distance from now.
 func moment(t time.Time) string {
 	if t.IsZero() {
 		return ""

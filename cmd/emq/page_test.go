@@ -17,7 +17,7 @@ import (
 
 const manual = "../../docs/command.md"
 
-// TestPage follows docs/command.md from top to bottom, as the user whom docs/operations.md calls the operator.
+// TestPage follows docs/command.md from top to bottom, as the operator of docs/operations.md.
 func TestPage(t *testing.T) {
 	d := sit(t)
 	d.letters(8000)
@@ -35,7 +35,7 @@ func TestPage(t *testing.T) {
 	require.Empty(t, d.p.Keyspace().Check(wire.Wire6))
 }
 
-// as is the desk of a user whom docs/operations.md makes.
+// as is the desk of a user that docs/operations.md creates.
 func (d *desk) as(role string) *desk {
 	d.t.Helper()
 	text, err := os.ReadFile("../../docs/operations.md")
@@ -46,7 +46,7 @@ func (d *desk) as(role string) *desk {
 	return d.with("EMQ_URL=valkey://"+role+"@"+d.p.Addr(), "EMQ_PASSWORD=secret")
 }
 
-// TestHelp holds every command to what its help must have, and the page to every name of a record.
+// TestHelp checks that each command has complete help, and that the page explains every name of a record.
 func TestHelp(t *testing.T) {
 	var examples strings.Builder
 	root := newRoot(&app{})

@@ -11,7 +11,7 @@ import (
 	"emq/operator"
 )
 
-// gates calls do for each of some queues, with its figures before.
+// gates calls do for each of the queues, with its previous figures.
 func (a *app) gates(ctx context.Context, names []string, do func(q emq.Queue[[]byte], before operator.Queue) (told string, err error)) error {
 	if err := possible(names...); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"emq/operator"
 )
 
-// glance is how much of a payload a list looks at.
+// glance is how much of a payload a list reads.
 const glance = 4 << 10
 
 func newPeek(a *app) *cobra.Command {
@@ -54,7 +54,7 @@ to go on.`,
 					return err
 				}
 			}
-			var jobs []operator.Job // of a table, which needs all to know its widths
+			var jobs []operator.Job // a table needs all of them to know its widths
 			for told := 0; ; {
 				some := 1000
 				if n > 0 {

@@ -12,14 +12,14 @@ import (
 	"emq/operator"
 )
 
-// progress shows a bar for some work on stderr, if that is a terminal. step is what package operator calls after each call; done
-// takes the bar away.
+// progress shows a bar for some work on stderr, if that is a terminal. Package operator calls step after each call;
+// done removes the bar.
 func (a *app) progress(what string) (step func(operator.Progress), done func()) {
 	if !terminal(a.err) {
 		return func(operator.Progress) {}, func() {}
 	}
-	// Its clock runs from here, before the first call, or it would tell a speed that nobody has. How much there is the first call
-	// tells: a bar of unknown length would turn by itself.
+	// Its clock starts here, before the first call; otherwise the speed would be too high. The first call tells the
+	// total: a bar of unknown length would spin by itself.
 	bar := progressbar.NewOptions64(1,
 		progressbar.OptionSetWriter(a.err),
 		progressbar.OptionSetDescription(what),
@@ -34,7 +34,7 @@ func (a *app) progress(what string) (step func(operator.Progress), done func()) 
 			if total := max(p.Total, p.Seen, 1); bar.GetMax64() != total {
 				bar.ChangeMax64(total)
 			}
-			if p.Seen < bar.GetMax64() { // at its end it would go to the next line; done takes it away
+			if p.Seen < bar.GetMax64() { // at the maximum it would begin a new line; done removes it
 				_ = bar.Set64(p.Seen)
 			}
 		}, func() {
@@ -45,8 +45,7 @@ func (a *app) progress(what string) (step func(operator.Progress), done func()) 
 		}
 }
 
-// confirm asks whether to do something, told as a question's words: "Requeue 3,000 dead letters of mails". Where nobody can be
-// asked, --yes has to have been given.
+// confirm asks a question such as "Requeue 3,000 dead letters of mails". Where nobody can be asked, --yes is required.
 func (a *app) confirm(ctx context.Context, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	switch {

@@ -38,7 +38,7 @@ input, one a line. Dead letters by their error: "emq dead requeue".`,
 			if err != nil {
 				return err
 			}
-			// By what they are now: a call is about jobs of one state.
+			// By their current states, because a call is about jobs in one state.
 			found, err := a.there(ctx, s, queue, ids)
 			if err != nil {
 				return err

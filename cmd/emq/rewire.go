@@ -16,7 +16,7 @@ import (
 
 const identityKey = "{emq}:version"
 
-// wires are those that rewire knows, by the number that is their short name.
+// wires are the known wires, by their short names.
 var wires = map[string]string{"4": "echomq:4.0.0", "6": "echomq:6.0.0"}
 
 // rename writes the identity unless somebody else has written it meanwhile.
@@ -95,14 +95,14 @@ func (a *app) rewire(ctx context.Context, c emq.Conn, to string, apply bool) err
 	return nil
 }
 
-// report is what is in a database.
+// wireReport describes the contents of a database.
 type wireReport struct {
-	states                    map[string]int // rows by their state
+	states                    map[string]int // number of rows by state
 	lanes, flows, bad, noHash []string
 	gated, noGates            []string // queues that are paused or limited, and those whose meta is no hash
 }
 
-// scan has the keys of a pattern, some hundred at a time. It does not stop the server.
+// scan finds the keys that match a pattern, some hundred at a time, without blocking the server.
 func scan(ctx context.Context, c emq.Conn, pattern string, some func(keys []emq.Reply) error) error {
 	for cursor := "0"; ; {
 		r, err := c.Do(ctx, "SCAN", cursor, "MATCH", pattern, "COUNT", "500")
@@ -127,7 +127,7 @@ func look(ctx context.Context, c emq.Conn) (*wireReport, error) {
 	return r, scan(ctx, c, "emq:{*}:job:*", func(keys []emq.Reply) error {
 		rows := make([]emq.Reply, len(keys))
 		errs := make([]error, len(keys))
-		var all sync.WaitGroup // they go together, since the connection is shared
+		var all sync.WaitGroup // concurrent calls share the connection's pipeline
 		for i, key := range keys {
 			all.Go(func() { rows[i], errs[i] = c.Do(ctx, "HMGET", key.Str, "state", "attempts", "group", "parent") })
 		}
@@ -143,7 +143,7 @@ func look(ctx context.Context, c emq.Conn) (*wireReport, error) {
 			case slices.ContainsFunc(rows[i].List, func(field emq.Reply) bool { return !field.Null }):
 				r.row(key.Str, rows[i].List)
 			default:
-				// Nothing of a row's: it has gone meanwhile, unless it is a hash of something else.
+				// Without the fields of a row: either it is gone meanwhile, or it is a hash of another kind.
 				if n, err := c.Do(ctx, "EXISTS", key.Str); err != nil {
 					return err
 				} else if n.Int == 1 {
@@ -178,7 +178,7 @@ func (r *wireReport) lookAtGates(ctx context.Context, c emq.Conn) error {
 	})
 }
 
-// isSubKey tells the keys that scripts keep under a row's name (`…:logs`, `…:lock`).
+// isSubKey reports whether a key is one that scripts keep under a row's name (`…:logs`, `…:lock`).
 func isSubKey(key string) bool {
 	_, id, _ := strings.Cut(key, "}:job:")
 	return strings.Contains(id, ":")
@@ -201,7 +201,7 @@ func (r *wireReport) row(key string, fields []emq.Reply) {
 	}
 }
 
-// stops tells that the other wire can't go on with what is there. Held jobs are no hindrance: their leases run out.
+// stops reports whether the other wire can't continue with what is there. Held jobs are no obstacle: their leases expire.
 func (r *wireReport) stops() bool { return len(r.lanes)+len(r.flows)+len(r.noHash) > 0 }
 
 func (r *wireReport) String() string {

@@ -24,8 +24,8 @@ import (
 //	progress.go bars on a terminal, and app.confirm
 //	jobs.go     how a job is shown, in a list and alone
 //
-// A command's RunE returns an error and prints none. Its Args and flags are checked before; an error of theirs, or made by
-// usage, is exit code 2. Records go to a.out, everything else to a.err.
+// A command's RunE returns errors and does not print them. Args and flags are checked before; their errors, and those
+// made by usage, have exit code 2. Records go to a.out, everything else to a.err.
 
 // The groups in which the commands are listed.
 const (
@@ -88,10 +88,10 @@ command prints one record a line. Each command has examples: "emq dead requeue -
 	return root
 }
 
-// usageExit is the annotation of a command that has another exit code for what can't be meant, or can't be told.
+// usageExit is the annotation of a command that has another exit code for wrong usage.
 const usageExit = "usage-exit"
 
-// run carries out a command line and tells the exit code.
+// run executes a command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	out := &output{Writer: a.out}
 	a.out = out
@@ -118,7 +118,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	case out.err != nil && (err == nil || !started):
 		err, started = refused("what there is to tell can't be written: %w", out.err), true
 	case err != nil && !started:
-		err = usage("%w", err) // of flags, of arguments, or no such command
+		err = usage("%w", err) // wrong flags or arguments, or an unknown command
 	}
 	code := exitCode(ctx, err)
 	if own, ok := cmd.Annotations[usageExit]; ok && err != nil && (out.err != nil || !started) {
@@ -133,8 +133,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// sayNothing refuses flags that are given and say nothing: a script's variable that is not set must not choose all jobs, another
-// server, or now.
+// sayNothing refuses flags with an empty value: a script's unset variable must not choose all jobs, another server, or now.
 func sayNothing(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if strings.HasPrefix(f.Value.Type(), "string") && strings.Trim(f.Value.String(), " []\t\n") == "" {
@@ -152,7 +151,7 @@ func each(c *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// complaint is an error as a person reads it, without the package's name in it.
+// complaint is the text of an error for people, without the package's name.
 func complaint(code int, err error) string {
 	if err == nil {
 		return ""

@@ -18,7 +18,7 @@ import (
 	"emq/test/store"
 )
 
-// serving begins a command that serves HTTP, and tells where.
+// serving starts a command that serves HTTP, and returns its URL.
 func (d *desk) serving(t *testing.T, args ...string) (*running, string) {
 	t.Helper()
 	r := d.begin(t, args...)
@@ -56,7 +56,7 @@ func TestExporter(t *testing.T) {
 	require.Equal(t, exitRefused, d.emq("exporter", "--listen", "nowhere").code)
 }
 
-// The page is served to whoever may come in, and ends with its streams when it is asked to.
+// The page is served only to those who may view it, and stops with its streams on request.
 func TestWeb(t *testing.T) {
 	d := sit(t)
 	d.must(mails.Enqueue("JOB1", "x"))
@@ -104,7 +104,7 @@ func TestWeb(t *testing.T) {
 	require.Equal(t, 0, r.code(), r.err.String())
 }
 
-// Whoever sends half a request, does not read, or stays without another request does not keep a connection for ever.
+// A client that sends half a request, does not read, or stays idle does not keep a connection for ever.
 func TestBounded(t *testing.T) {
 	wrote := make(chan error, 1)
 	s := bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +119,7 @@ func TestBounded(t *testing.T) {
 		}
 	}))
 	for _, bound := range []*time.Duration{&s.ReadHeaderTimeout, &s.ReadTimeout, &s.WriteTimeout} {
-		*bound /= 1000 // a bound that is none stays none
+		*bound /= 1000 // 0 stays no bound
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -63,7 +63,7 @@ func newShow(a *app) *cobra.Command {
 	return cmd
 }
 
-// noJob says of which job there is none.
+// noJob names the job that does not exist.
 func noJob(err error, queue, id string) error {
 	if errors.Is(err, operator.ErrNoJob) {
 		return absent("there is no job %s in %s; \"emq find %s\" looks in all queues", printable(id), printable(queue), shell(id))

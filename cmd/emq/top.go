@@ -47,7 +47,7 @@ second. q ends it.`,
 			}()
 			go func() {
 				for key := make([]byte, 1); ; {
-					if _, err := in.Read(key); err != nil || key[0] == 'q' || key[0] == 'Q' || key[0] == 3 { // Ctrl-C, which is a key here
+					if _, err := in.Read(key); err != nil || key[0] == 'q' || key[0] == 'Q' || key[0] == 3 { // Ctrl-C, which is an ordinary key in this mode
 						stop()
 						return
 					}
@@ -99,7 +99,7 @@ func (a *app) ranked(s *operator.Sample) []string {
 	return append(append(lines, ""), t.lines(p)...)
 }
 
-// pace is a number a second.
+// pace formats a rate per second.
 func pace(f float64) string {
 	if f > 0 && f < 10 {
 		return fmt.Sprintf("%.1f", f)

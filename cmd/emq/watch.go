@@ -14,7 +14,7 @@ import (
 	"emq/operator"
 )
 
-// samples yields the figures of the named queues, or of all, as they come, until the context ends.
+// samples calls each with every new sample of the named queues, or of all, until the context ends.
 func (a *app) samples(ctx context.Context, s *operator.Server, names []string, each func(*operator.Sample) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -41,7 +41,8 @@ func (a *app) samples(ctx context.Context, s *operator.Server, names []string, e
 	return nil
 }
 
-// watch shows frames in place on a terminal, one below the other elsewhere, and with --json a record a queue and sample.
+// watch shows frames in place on a terminal, one below the other elsewhere, and with --json a record for each queue and
+// sample.
 func (a *app) watch(ctx context.Context, s *operator.Server, names []string, frame func(*operator.Sample) []string) error {
 	inPlace, height := terminal(a.out) && os.Getenv("TERM") != "dumb", 0
 	err := a.samples(ctx, s, names, func(sample *operator.Sample) error {
@@ -87,7 +88,7 @@ func (a *app) emitSample(sample *operator.Sample) error {
 
 func rounded(f float64) float64 { return float64(int64(f*1000+0.5)) / 1000 }
 
-// fitting has the lines that a terminal has room for, with nothing beyond its edge.
+// fitting cuts lines to the height and width of a terminal.
 func fitting(lines []string, out any) []string {
 	width, height, err := term.GetSize(int(bare(out).(*os.File).Fd()))
 	if err != nil {

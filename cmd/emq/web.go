@@ -72,7 +72,7 @@ func (w *webFlags) run(ctx context.Context, a *app) error {
 	case w.header != "" && len(w.hosts) == 0:
 		fmt.Fprintln(a.err, "emq: whoever reaches this page past the proxy is who he says he is"+unnamed(nil))
 	case o.Auth == nil && len(o.Hosts) == 0 && near:
-		o.Hosts = []string{"localhost", "127.0.0.1", "[::1]", "::1", host} // no stranger's name is made to point here
+		o.Hosts = []string{"localhost", "127.0.0.1", "[::1]", "::1", host} // no foreign name can be made to point here
 	}
 	c, err := a.conn(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func (w *webFlags) run(ctx context.Context, a *app) error {
 	return err
 }
 
-// unnamed tells what a page risks that answers to any name.
+// unnamed warns of the risk of a page that is served under any name.
 func unnamed(hosts []string) string {
 	if len(hosts) > 0 {
 		return ""
@@ -102,7 +102,7 @@ func unnamed(hosts []string) string {
 	return "; so may any site do that he visits, by a name that it points here: give the page's own by --host"
 }
 
-// auth is who may come in, or nil if nobody is asked.
+// auth decides who may view; nil means everybody.
 func (w *webFlags) auth() (web.Auth, error) {
 	switch {
 	case w.authFile != "":
@@ -139,13 +139,13 @@ func (w *webFlags) auth() (web.Auth, error) {
 	return web.Header(w.header, roles), nil
 }
 
-// local tells whether an address is reached from this machine alone.
+// local reports whether an address can be reached only from this machine.
 func local(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// valkeyCLI is how valkey-cli is told of a server.
+// valkeyCLI is valkey-cli with the options for a server.
 func (p place) valkeyCLI() string {
 	u, err := url.Parse(p.URL)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"emq/tools/spawn"
 )
 
-// The exit codes of a job's command that say more than failed or done, as in sysexits.h.
+// The exit codes of a job's command, as in sysexits.h, that mean more than done or failed.
 const (
 	exDataErr  = 65
 	exTempFail = 75
@@ -94,7 +94,7 @@ is given back and this program ends.`,
 				emq.Handle(worker, q, w.do, emq.Concurrency(concurrency))
 			}
 			signals := make(chan os.Signal, 4)
-			signal.Notify(signals, os.Interrupt, syscall.SIGTERM) // to the end: one more does not take the exit code away
+			signal.Notify(signals, os.Interrupt, syscall.SIGTERM) // to the end: another signal must not change the exit code
 			go func() {
 				<-signals
 				for first := time.Now(); ; {
@@ -110,7 +110,7 @@ is given back and this program ends.`,
 			}()
 			ctx, w.stop = context.WithCancelCause(ctx)
 			err = worker.Run(ctx)
-			w.kill() // what did not end in time
+			w.kill() // the commands that did not end in time
 			switch unable := (*exit)(nil); {
 			case err != nil:
 				return err
@@ -144,7 +144,7 @@ type work struct {
 	mu      sync.Mutex
 	running map[int]bool // process groups
 	killed  atomic.Bool  // there was a second signal
-	cut     atomic.Bool  // and a command that it killed
+	cut     atomic.Bool  // and it has killed a command
 }
 
 func (w *work) logger() slog.Handler {
@@ -155,9 +155,9 @@ func (w *work) logger() slog.Handler {
 }
 
 const (
-	// patience is how long a command may go on after SIGTERM.
+	// patience is how long a command may run after SIGTERM.
 	patience = 5 * time.Second
-	// twice is how long the same signal may come again, from those who send it to a process and to its group, such as timeout(1).
+	// twice is how long a repeated signal counts as the same: timeout(1), for example, signals a process and then its group.
 	twice = 50 * time.Millisecond
 )
 
@@ -166,12 +166,12 @@ func (w *work) do(ctx context.Context, job *emq.Job[[]byte]) error {
 	tail := &tail{to: w.err}
 	cmd := exec.Command(w.command[0], w.command[1:]...)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(job.Value), tail
-	cmd.Stdout, _ = bare(w.out).(io.Writer) // of the command itself, without a copy
+	cmd.Stdout, _ = bare(w.out).(io.Writer) // directly, without a copy
 	cmd.Env = append(os.Environ(), "EMQ_ID="+string(job.ID), "EMQ_QUEUE="+job.Queue, "EMQ_TOKEN="+strconv.FormatInt(job.Token, 10))
 	if n, known := w.failures(ctx, job); known {
 		cmd.Env = append(cmd.Env, "EMQ_FAILURES="+n)
 	}
-	cmd.WaitDelay = patience // for what it has left behind with its streams open
+	cmd.WaitDelay = patience // in case its children keep its streams open
 	if strings.Contains(string(job.ID), "\x00") {
 		return emq.Dead(errors.New("the job's id has a NUL, which no environment can have"))
 	}
@@ -184,7 +184,7 @@ func (w *work) do(ctx context.Context, job *emq.Job[[]byte]) error {
 		}
 		return emq.Snooze(0)
 	}
-	if w.timeout > 0 { // not the worker's own, which waits for a second alone
+	if w.timeout > 0 { // not the worker's own timeout, which waits only a second
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, w.timeout, emq.ErrTimeout)
 		defer cancel()
@@ -198,7 +198,7 @@ func (w *work) do(ctx context.Context, job *emq.Job[[]byte]) error {
 	case <-ctx.Done():
 		wait := patience
 		if context.Cause(ctx) == emq.ErrStopping {
-			wait = 500 * time.Millisecond // the grace is over, and the worker waits no more than a second
+			wait = 500 * time.Millisecond // the grace period is over, and the worker waits only a second
 		}
 		_ = syscall.Kill(-group, syscall.SIGTERM)
 		select {
@@ -229,7 +229,7 @@ func (w *work) do(ctx context.Context, job *emq.Job[[]byte]) error {
 	return tail.error(cmd.ProcessState)
 }
 
-// start starts a command in a process group of its own, which no signal of the terminal reaches.
+// start starts a command in a process group of its own, which the terminal's signals do not reach.
 func (w *work) start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = spawn.Attributes()
 	cmd.SysProcAttr.Setpgid = true
@@ -248,7 +248,7 @@ func (w *work) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// kill ends the commands that run, and tells how many they are.
+// kill kills the running commands, and returns their number.
 func (w *work) kill() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -258,7 +258,7 @@ func (w *work) kill() int {
 	return len(w.running)
 }
 
-// failures is how often a job failed before, if that may be asked.
+// failures is how often a job has failed before, if the user may read that.
 func (w *work) failures(ctx context.Context, job *emq.Job[[]byte]) (string, bool) {
 	r, _, err := w.client.Do(ctx, job.Queue, "HGET", "emq:{"+job.Queue+"}:job:"+string(job.ID), "failures")
 	if err != nil {
@@ -270,10 +270,10 @@ func (w *work) failures(ctx context.Context, job *emq.Job[[]byte]) (string, bool
 	return r.Str, true
 }
 
-// tail passes on what is written, and keeps the end of it.
+// tail passes on what is written, and keeps its end.
 type tail struct {
 	to   io.Writer
-	mu   sync.Mutex // what a command has left behind may still write
+	mu   sync.Mutex // children of a command may still write
 	kept []byte
 }
 
@@ -285,17 +285,17 @@ func (t *tail) Write(b []byte) (int, error) {
 	if t.kept = append(t.kept, b...); len(t.kept) > 2*tailBytes {
 		t.kept = bytes.Clone(t.kept[len(t.kept)-tailBytes-4:])
 	}
-	_, _ = t.to.Write(b) // a log that is full is no failure of the job
+	_, _ = t.to.Write(b) // a failed write to the log is no failure of the job
 	return len(b), nil
 }
 
-// error is a failure: what was written last, or how the command ended.
+// error is the error of a failure: the last output, or how the command ended.
 func (t *tail) error(state *os.ProcessState) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	end := t.kept[max(0, len(t.kept)-tailBytes):]
 	if len(end) < len(t.kept) {
-		for len(end) > 0 && end[0]&0xC0 == 0x80 { // not from the middle of a letter
+		for len(end) > 0 && end[0]&0xC0 == 0x80 { // not from the middle of a character
 			end = end[1:]
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// Role is what somebody may do on the page. What the page itself may do is up to the user with whom it speaks to Valkey.
+// Role is what a viewer may do on the page. What the page itself may do depends on its Valkey user.
 type Role int
 
 // The roles.
@@ -25,23 +25,23 @@ const (
 	Operator             // does all
 )
 
-// Auth tells who sends a request, and what he may do. Whoever is named and yet [Nobody] is in the log.
+// Auth tells who sends a request, with which role. A name with the role [Nobody] is logged.
 type Auth interface {
 	Who(r *http.Request) (name string, role Role)
 }
 
-// AuthFunc is an Auth of the program's own.
+// AuthFunc makes an Auth of a function.
 type AuthFunc func(r *http.Request) (name string, role Role)
 
 // Who calls the function.
 func (f AuthFunc) Who(r *http.Request) (string, Role) { return f(r) }
 
-// Header trusts a header that a proxy sets, such as X-Forwarded-User, and gives the role of the name in it; that of "*" to
-// whoever has none of his own. The page must then be reachable through the proxy alone, and the proxy must not let the header
-// through from outside.
+// Header trusts a header that a proxy sets, such as X-Forwarded-User: roles has the role of each name, and for other
+// names that of "*". The page must be reachable only through the proxy, which must not pass on such a header from
+// outside.
 func Header(name string, roles map[string]Role) Auth {
 	return AuthFunc(func(r *http.Request) (string, Role) {
-		// Two such headers are one of the proxy's and one of somebody else's.
+		// Of two such headers one is not the proxy's.
 		given := r.Header.Values(name)
 		if len(given) != 1 || given[0] == "" {
 			return "", Nobody
@@ -54,8 +54,9 @@ func Header(name string, roles map[string]Role) Auth {
 	})
 }
 
-// Basic asks for a name and a password. The file has a line for each user, `name:role:hash`, of which the role is viewer or
-// operator, and the hash bcrypt's, as `htpasswd -nB` prints it. Empty lines and such that begin with # are passed over.
+// Basic asks for a name and a password. The file has a line for each user, `name:role:hash`, where the role is viewer
+// or operator, and the hash is bcrypt's, as `htpasswd -nB` prints it. Empty lines and lines that begin with # are
+// ignored.
 func Basic(file io.Reader) (Auth, error) {
 	b := &basic{users: map[string]basicUser{}, seen: map[string][]byte{}, key: make([]byte, 32), slots: make(chan struct{}, 1)}
 	rand.Read(b.key) // never fails
@@ -89,7 +90,7 @@ func Basic(file io.Reader) (Auth, error) {
 	return b, nil
 }
 
-// ParseRole is the role of a name, viewer or operator.
+// ParseRole parses the name of a role, viewer or operator.
 func ParseRole(name string) (Role, error) {
 	switch name {
 	case "viewer":
@@ -107,12 +108,13 @@ type basicUser struct {
 
 type basic struct {
 	users map[string]basicUser
-	none  []byte // is compared for names that are none, so that they take as long: the dearest
+	none  []byte // the most expensive hash, compared for unknown names so that they take as long
 	key   []byte
-	slots chan struct{} // how many passwords are looked at at a time: who guesses takes no more than one core
+	slots chan struct{} // bounds concurrent comparisons, so that guessing takes at most one core
 
 	mu sync.Mutex
-	// seen is the keyed sum of each user's password as it was last right: bcrypt is slow on purpose, and a page asks often.
+	// seen has a keyed hash of each user's last correct password, because bcrypt is slow on purpose and a page sends
+	// many requests.
 	seen map[string][]byte
 }
 
@@ -150,5 +152,5 @@ func (b *basic) Who(r *http.Request) (string, Role) {
 	return name, user.role
 }
 
-// challenge is what a browser asks for a password on.
+// challenge makes a browser ask for a password.
 func (b *basic) challenge() string { return `Basic realm="EMQ", charset="UTF-8"` }

@@ -12,7 +12,7 @@ import (
 	"emq/operator"
 )
 
-// formats is what templates write figures, times and names with.
+// formats are the functions with which templates format figures, times and names.
 var formats = template.FuncMap{
 	"visible": visible, "encode": encode, "mark": mark, "num": num, "rate": rate, "span": span, "bytes": size, "when": when, "stamp": stamp,
 	"ago": func(t time.Time) string { return span(time.Since(t)) }, "left": func(t time.Time) string { return span(time.Until(t)) },
@@ -28,7 +28,7 @@ var formats = template.FuncMap{
 	},
 }
 
-// num is a whole number with its thousands apart.
+// num formats a whole number with separated thousands.
 func num(n any) string {
 	s := strconv.FormatInt(reflect.ValueOf(n).Int(), 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -37,7 +37,7 @@ func num(n any) string {
 	return s
 }
 
-// rate is jobs per second, as exact as one can use.
+// rate formats jobs per second, with a useful precision.
 func rate(v float64) string {
 	switch {
 	case v <= 0 || math.IsNaN(v):
@@ -50,7 +50,7 @@ func rate(v float64) string {
 	return num(int64(math.Round(v)))
 }
 
-// span is a duration in its two largest units.
+// span formats a duration in its two largest units.
 func span(d time.Duration) string {
 	if d < 0 {
 		d = -d
@@ -82,7 +82,7 @@ func size(n int64) string {
 	return strconv.FormatFloat(v, 'f', 1, 64) + " " + [...]string{"KiB", "MiB", "GiB", "TiB"}[unit]
 }
 
-// when is a time for people, in UTC, which is what logs have.
+// when formats a time for people, in UTC as in logs.
 func when(t time.Time) string {
 	if t.IsZero() {
 		return "–"
@@ -90,7 +90,7 @@ func when(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05")
 }
 
-// stamp is a time for programs.
+// stamp formats a time for programs.
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 func percent(part, whole int64) string {
@@ -104,7 +104,7 @@ func percent(part, whole int64) string {
 	return fmt.Sprintf("%.0f %%", v)
 }
 
-// cut is the beginning of a text, of so many characters at most.
+// cut is the beginning of a text, at most n characters.
 func cut(s string, n int) string {
 	for i := range s {
 		if n--; n < 0 {
@@ -126,8 +126,8 @@ func level(s operator.Status) string {
 	return "unknown"
 }
 
-// spark is an hour's backlog as the line of a small chart, 120 wide and 24 high: its points, or nothing if there is too little
-// to draw.
+// spark is an hour's backlog as the points of a line in a small chart, 120 wide and 24 high; nothing if there is too
+// little to draw.
 func spark(hour []operator.Minute) string {
 	if len(hour) < 2 {
 		return ""

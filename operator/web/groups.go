@@ -15,7 +15,7 @@ import (
 	"emq/operator"
 )
 
-// choice is which jobs of a queue are meant.
+// choice selects jobs of a queue.
 type choice struct {
 	Queue string
 	State emq.State
@@ -23,19 +23,19 @@ type choice struct {
 	Older time.Duration // by their ids
 }
 
-// longestMatch is in bytes: what is looked for is kept with what was found.
+// longestMatch bounds the text to search for, in bytes, because it is kept with the results.
 const longestMatch = 1000
 
 func (c choice) filter() operator.Filter {
 	return operator.Filter{Match: c.Match, OlderThan: c.Older}
 }
 
-// jobs walks through the jobs that are meant, with groups through those of the groups alone, in one walk however many they are.
-// Some of the payloads come along if they are asked for.
+// jobs walks through the selected jobs, or with groups only through those of the groups, in one walk for all groups. It
+// can include parts of the payloads.
 func (c choice) jobs(ctx context.Context, s *operator.Server, groups []string, after operator.Cursor, window, payload int64, step func(operator.Progress)) iter.Seq2[operator.Job, error] {
 	f := c.filter()
 	f.Rows, f.Payload = len(groups) > 0 || payload > 0, payload
-	meant := map[string]bool{} // of errors as they are: the same one often comes by the thousand
+	meant := map[string]bool{} // by original error: the same one often occurs thousands of times
 	of := func(text string) bool {
 		yes, known := meant[text]
 		if !known {
@@ -59,7 +59,7 @@ func (c choice) jobs(ctx context.Context, s *operator.Server, groups []string, a
 	}
 }
 
-// OlderText is how the time stands in forms.
+// OlderText is the age as it is in forms.
 func (c choice) OlderText() string {
 	if c.Older == 0 {
 		return ""
@@ -67,7 +67,7 @@ func (c choice) OlderText() string {
 	return strings.TrimSuffix(strings.TrimSuffix(c.Older.String(), "0s"), "0m")
 }
 
-// Words is the choice in words.
+// Words describes the choice in words.
 func (c choice) Words() string {
 	var w []string
 	if c.Match != "" {
@@ -79,7 +79,7 @@ func (c choice) Words() string {
 	return strings.Join(w, ", ")
 }
 
-// chosen reads a choice from a form or a URL.
+// chosen parses a choice from a form or a URL.
 func chosen(r *request, otherwise emq.State, of ...emq.State) (c choice, err error) {
 	if c.Queue, c.Match = r.queue(), r.FormValue("match"); len(c.Match) > longestMatch {
 		return c, bad("A text to look for has at most 1,000 bytes.")
@@ -101,7 +101,7 @@ func chosen(r *request, otherwise emq.State, of ...emq.State) (c choice, err err
 	return c, nil
 }
 
-// grouping is a walk through the jobs of a choice that counts them by their errors. All who ask for the same see the same one.
+// grouping is a walk through the jobs of a choice that counts them by their errors. Viewers of the same choice share it.
 type grouping struct {
 	choice
 	Began time.Time
@@ -117,7 +117,7 @@ type grouping struct {
 	seen     time.Time // when somebody looked last
 }
 
-// counted is a grouping at a time.
+// counted is a grouping at one time.
 type counted struct {
 	choice
 	Progress operator.Progress
@@ -127,7 +127,7 @@ type counted struct {
 	Ended    time.Time
 }
 
-// Jobs is how many there are.
+// Jobs is the number of jobs.
 func (c counted) Jobs() (n int64) {
 	for _, g := range c.Groups {
 		n += g.Jobs
@@ -135,7 +135,7 @@ func (c counted) Jobs() (n int64) {
 	return n
 }
 
-// Took is how long the count lasted.
+// Took is the duration of the count.
 func (c counted) Took() time.Duration { return c.Ended.Sub(c.Began) }
 
 func (g *grouping) look() counted {
@@ -145,30 +145,30 @@ func (g *grouping) look() counted {
 	return counted{g.choice, g.progress, g.groups, g.err, g.Began, g.ended}
 }
 
-// stale tells that a result should not be shown again: it is older than ten times what it took, and than 15 s. So the same walk
-// is under way a tenth of the time at most, however many reload the page.
+// stale reports whether a result should not be shown again: it is older than 15 s and than ten times its duration. So
+// the same walk takes at most a tenth of the time, however many viewers reload the page.
 func (g *grouping) stale() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return !g.ended.IsZero() && time.Since(g.ended) > max(15*time.Second, 10*g.ended.Sub(g.Began)) || g.err != nil
 }
 
-// groupings are the walks that are under way, and their results for a while.
+// groupings are the running walks, and recent results.
 type groupings struct {
 	mu    sync.Mutex
 	of    map[choice]*grouping
 	under int           // how many have not ended
-	slots chan struct{} // how many walk at a time
+	slots chan struct{} // bounds concurrent walks
 }
 
-// shownError is how many characters of an error are shown of a group.
+// shownError is the number of characters that are shown of a group's error.
 const shownError = 200
 
-// mostCounts bounds how many walks wait or are under way, and mostResults how many results are kept.
+// mostCounts bounds the waiting and running walks, and mostResults the kept results.
 const mostCounts, mostResults = 50, 100
 
-// grouping is the walk of a choice: one that is there, or a new one. It waits a moment for its end, so that a short one is there at
-// once.
+// grouping returns the walk of a choice, an existing or a new one. It waits a moment for its end, so that a short one
+// is shown complete.
 func (p *Page) grouping(ctx context.Context, c choice, anew bool) counted {
 	p.groups.mu.Lock()
 	g := p.groups.of[c]
@@ -195,7 +195,7 @@ func (p *Page) grouping(ctx context.Context, c choice, anew bool) counted {
 	return g.look()
 }
 
-// tidy drops results that nobody wants any more, and if there are too many, the one that was looked at least lately.
+// tidy drops results that nobody looks at any more, and if there are too many, the least recently seen one.
 func (all *groupings) tidy() {
 	var oldest choice
 	var seen time.Time
@@ -218,7 +218,7 @@ func (all *groupings) tidy() {
 	}
 }
 
-// last is the count of a choice as it was made last, however old, or else one that is made now.
+// last is the last count of a choice, however old, or else a new one.
 func (p *Page) last(ctx context.Context, c choice) counted {
 	p.groups.mu.Lock()
 	g := p.groups.of[c]
@@ -231,7 +231,7 @@ func (p *Page) last(ctx context.Context, c choice) counted {
 	return p.grouping(ctx, c, false)
 }
 
-// forget drops what was counted of a queue, since it is no longer so.
+// forget drops the counts of a queue, because they are no longer right.
 func (p *Page) forget(queue string) {
 	p.groups.mu.Lock()
 	defer p.groups.mu.Unlock()
@@ -266,7 +266,7 @@ func (p *Page) walk(ctx context.Context, g *grouping) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.progress = now
-		if time.Since(g.seen) > time.Minute { // they have all gone
+		if time.Since(g.seen) > time.Minute { // all viewers have left
 			g.cancel()
 		}
 	})
@@ -279,21 +279,21 @@ func (p *Page) walk(ctx context.Context, g *grouping) {
 	end(groups, err)
 }
 
-// groupsScreen is the jobs of a state by their errors.
+// groupsScreen shows the jobs in a state by their errors.
 type groupsScreen struct {
 	counted
 	p *Page
 }
 
-// Other tells that a group is what is left of too many, and no error of its own.
+// Other reports whether a group has the jobs beyond the largest number of groups, and so no error of its own.
 func (g groupsScreen) Other(group string) bool { return group == "{other}" }
 
-// Link is the jobs of a group.
+// Link is the URL of a group's jobs.
 func (g groupsScreen) Link(group string) string {
 	return g.p.at([]string{"q", g.Queue, "search"}, "state", string(g.State), "group", mark(group), "match", g.Match, "older", g.OlderText())
 }
 
-// Here is the screen's own URL, and Anew the one that counts again.
+// Here is the screen's own URL, and Anew the URL that counts again.
 func (g groupsScreen) Here() string { return g.here() }
 func (g groupsScreen) Anew() string { return g.here("anew", "1") }
 
@@ -301,10 +301,10 @@ func (g groupsScreen) here(more ...string) string {
 	return g.p.at([]string{"q", g.Queue, "groups"}, append([]string{"state", string(g.State), "match", g.Match, "older", g.OlderText()}, more...)...)
 }
 
-// Actions are what can be done with them.
+// Actions are the buttons for the jobs.
 func (g groupsScreen) Actions() []deed { return deeds(g.State) }
 
-// Share is a group's part of all, on a bar 100 wide.
+// Share is a group's percentage of all jobs.
 func (g groupsScreen) Share(n int64) int64 { return max(1, 100*n/max(1, g.Jobs())) }
 
 func (p *Page) grouped(w http.ResponseWriter, r *request) error {
@@ -314,7 +314,7 @@ func (p *Page) grouped(w http.ResponseWriter, r *request) error {
 	}
 	anew := r.FormValue("anew") != ""
 	g := groupsScreen{p.grouping(r.Context(), c, anew), p}
-	if anew { // so that to load the page again does not count again
+	if anew { // so that reloading the page does not count again
 		http.Redirect(w, r.Request, g.Here(), http.StatusFound)
 		return nil
 	}
@@ -325,7 +325,7 @@ func (p *Page) grouped(w http.ResponseWriter, r *request) error {
 	return p.render(w, r, http.StatusOK, "groups", f)
 }
 
-// mark is a group as it stands in forms and URLs, where an empty value is no group, not that of the jobs without an error.
+// mark is a group in forms and URLs, where an empty value means no group, and not the group of jobs without an error.
 func mark(group string) string { return "-" + encode(group) }
 
 func unmark(s string) []string {

@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// A payload up to fetched is read from the server unasked; shown of it is what is shown first, and most of it at all. What
-	// is more can be downloaded.
+	// A payload of up to fetched bytes is read without a request; shown bytes of it are shown at first, and most on
+	// request. More can be downloaded.
 	fetched = 256 << 10
 	first   = 16 << 10
 	most    = 1 << 20
 )
 
-// deed is a button on jobs.
+// deed is a button for jobs.
 type deed struct {
 	Action operator.Action
 	Label  string
-	Grave  bool // what it does can't be undone
+	Grave  bool // it can't be undone
 }
 
-// deeds are what can be done with jobs of a state.
+// deeds are the buttons for jobs in a state.
 func deeds(s emq.State) []deed {
 	remove := deed{operator.Remove, "Remove", true}
 	switch s {
@@ -45,7 +45,7 @@ func deeds(s emq.State) []deed {
 	return []deed{remove}
 }
 
-// done is how a deed is told.
+// done is the past participle of a deed.
 func done(a operator.Action, s emq.State) string {
 	switch {
 	case a == operator.Remove:
@@ -58,7 +58,7 @@ func done(a operator.Action, s emq.State) string {
 	return "requeued"
 }
 
-// allowed reads the action of a form, and whether jobs of the state know it.
+// allowed parses the action of a form, which must be possible in the state.
 func allowed(r *request) (operator.Action, emq.State, error) {
 	s, err := asked(r, "", states...)
 	if err != nil {
@@ -73,14 +73,14 @@ func allowed(r *request) (operator.Action, emq.State, error) {
 	return "", "", bad("Jobs that are %.20s can't be asked to %.20q.", string(s), string(a))
 }
 
-// jobScreen is a job.
+// jobScreen shows a job.
 type jobScreen struct {
 	operator.Job
 	As      string // json, text or hex
 	Text    string // of the payload, as far as it is shown
 	Fetched bool
 	Cut     bool // there is more of it
-	All     bool // all was asked for
+	All     bool // all of it was requested
 	p       *Page
 }
 
@@ -92,7 +92,7 @@ func (j jobScreen) Actions() []deed {
 	return deeds(j.State)
 }
 
-// Line does what a button does.
+// Line is a command that does the same as a button.
 func (j jobScreen) Line(a operator.Action) string {
 	b := base(j.Queue)
 	switch a {
@@ -107,7 +107,7 @@ func (j jobScreen) Line(a operator.Action) string {
 // Forms are how a payload can be shown.
 func (j jobScreen) Forms() []string { return []string{"json", "text", "hex"} }
 
-// Look is the line that shows the row.
+// Look is a command that shows the row.
 func (j jobScreen) Look() string { return shell(j.p.o.CLI, "HGETALL", base(j.Queue)+"job:"+j.ID) }
 
 // View is the job's own URL, with its payload in another form.
@@ -130,7 +130,7 @@ func (p *Page) job(w http.ResponseWriter, r *request) error {
 	if j.Fetched = j.Payload != nil || j.PayloadBytes == 0; j.Fetched {
 		j.As, j.Text, err = as(j.Payload, j.As)
 	}
-	j.Payload = nil // the text is all that is needed, however slowly the screen is read
+	j.Payload = nil // only the text is needed while the screen is sent, which may take long
 	if done(); err != nil {
 		return err
 	}
@@ -150,10 +150,10 @@ func (p *Page) job(w http.ResponseWriter, r *request) error {
 	return p.render(w, r, http.StatusOK, "job", frame{Title: cut(visible(j.ID), 60), Screen: "job", Body: j})
 }
 
-// as is a payload as people read it: in the form that is asked for, or else in the first that fits. What it is in a form that
-// does not fit is its bytes.
+// as formats a payload for people: in the requested form, or else in the first that fits. If the form does not fit, it
+// shows the bytes.
 func as(payload []byte, form string) (string, string, error) {
-	// More is never shown, and need not be turned round.
+	// More is never shown.
 	head := payload[:min(len(payload), most)]
 	for form == "" {
 		switch {
@@ -180,7 +180,7 @@ func as(payload []byte, form string) (string, string, error) {
 	return "", "", bad("A payload is shown as json, text or hex.")
 }
 
-// lines is visible with the ends of lines and tabs as they are.
+// lines is visible, but keeps ends of lines and tabs.
 func lines(s string) string {
 	var b strings.Builder
 	for line := range strings.SplitAfterSeq(s, "\n") {
@@ -198,8 +198,8 @@ func lines(s string) string {
 	return b.String()
 }
 
-// whole reads a job, and if all of it is asked for, its payload however long. Of those there are few at a time, since each is in
-// memory in one piece until it is done with.
+// whole reads a job, with all its payload if that is requested. The number of such payloads is bounded, because each is
+// in memory in one piece until done is called.
 func (p *Page) whole(ctx context.Context, queue, id string, all bool) (j operator.Job, done func(), err error) {
 	done = func() {}
 	if j, err = p.server.Job(ctx, queue, id, fetched); err != nil || !all || j.PayloadBytes <= fetched {
@@ -217,7 +217,7 @@ func (p *Page) whole(ctx context.Context, queue, id string, all bool) (j operato
 	return j, done, err
 }
 
-// payload sends a payload as it is. Whatever it is, no browser makes a page of it.
+// payload sends an unchanged payload. Whatever it is, no browser renders it as a page.
 func (p *Page) payload(w http.ResponseWriter, r *request) error {
 	j, done, err := p.whole(r.Context(), r.queue(), r.id(), true)
 	if err != nil {
@@ -233,12 +233,12 @@ func (p *Page) payload(w http.ResponseWriter, r *request) error {
 	h.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", name[:min(len(name), 100)]+".bin"))
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	h.Set("Content-Length", strconv.Itoa(len(j.Payload)))
-	s := stream{w, http.NewResponseController(w)} // a long one may take longer than other answers
+	s := stream{w, http.NewResponseController(w)} // a long one may take longer than other responses
 	defer s.end()
 	for part := range slices.Chunk(j.Payload, 256<<10) {
 		s.wait()
 		if _, err := w.Write(part); err != nil {
-			return nil // the viewer has gone
+			return nil // the viewer has left
 		}
 	}
 	return nil
@@ -250,7 +250,7 @@ func (p *Page) do(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	if a == operator.Remove { // asks first
+	if a == operator.Remove { // after a confirmation
 		return bad("What removes jobs asks first: send it to bulk.")
 	}
 	got, err := p.server.Apply(r.Context(), a, r.queue(), s, func(yield func(string, error) bool) { yield(r.id(), nil) }, nil)

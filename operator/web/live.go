@@ -13,7 +13,7 @@ import (
 	"emq/operator"
 )
 
-// stream is an answer that goes on: server-sent events.
+// stream is a response of server-sent events.
 type stream struct {
 	w http.ResponseWriter
 	c *http.ResponseController
@@ -21,18 +21,19 @@ type stream struct {
 
 func open(w http.ResponseWriter) stream {
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx hands it on as it comes
+	w.Header().Set("X-Accel-Buffering", "no") // so that nginx does not buffer it
 	w.WriteHeader(http.StatusOK)
 	return stream{w, http.NewResponseController(w)}
 }
 
-// wait gives who reads another while; one who does not is left. Some writers know no deadlines; then the listener's own must do.
+// wait extends the deadline for writing; a viewer who does not read is dropped. Some writers have no deadlines; then
+// the listener's must do.
 func (s stream) wait() { _ = s.c.SetWriteDeadline(time.Now().Add(30 * time.Second)) }
 
-// end leaves the connection to whatever request comes next on it.
+// end removes the deadline, for the next request on the connection.
 func (s stream) end() { _ = s.c.SetWriteDeadline(time.Time{}) }
 
-// send sends an event, or without a name a comment that only shows whether there is still somebody.
+// send sends an event or, without a name, a comment that only shows whether the viewer is still there.
 func (s stream) send(event string, data []byte) error {
 	s.wait()
 	var b bytes.Buffer
@@ -40,7 +41,7 @@ func (s stream) send(event string, data []byte) error {
 		b.WriteString(":\n\n")
 	} else {
 		fmt.Fprintf(&b, "event: %s\n", event)
-		if bytes.IndexByte(data, '\r') >= 0 { // it ends a line too
+		if bytes.IndexByte(data, '\r') >= 0 { // it would end a line too
 			data = bytes.ReplaceAll(data, []byte("\r"), []byte("\n"))
 		}
 		for line := range bytes.SplitSeq(data, []byte("\n")) {
@@ -56,7 +57,7 @@ func (s stream) send(event string, data []byte) error {
 	return s.c.Flush()
 }
 
-// frames are what was drawn of the last sample, by view, for all who look at the same.
+// frames are the rendered parts of the last sample, by view, for all viewers of the same.
 type frames struct {
 	mu    sync.Mutex
 	of    *operator.Sample
@@ -77,7 +78,7 @@ func (f *frames) draw(s *operator.Sample, view string, make func() []byte) []byt
 	return one.of(s, make)
 }
 
-// events streams what changes on a screen: whenever there is a new sample, the parts of the view that have changed by it.
+// events streams the changes of a screen: for each new sample, the parts of the view that have changed.
 func (p *Page) events(w http.ResponseWriter, r *request) error {
 	q := r.URL.Query()
 	view := q.Get("view")
@@ -92,7 +93,7 @@ func (p *Page) events(w http.ResponseWriter, r *request) error {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(p.ctx, cancel)() // so that a server that shuts down need not wait for those who look
+	defer context.AfterFunc(p.ctx, cancel)() // so that a server that shuts down does not wait for viewers
 	s := open(w)
 	defer s.end()
 	if s.send("", nil) != nil {
@@ -116,7 +117,7 @@ func (p *Page) events(w http.ResponseWriter, r *request) error {
 				return nil
 			}
 			last = drawn
-			if !slices.Equal(now, names) { // others are worst now
+			if !slices.Equal(now, names) { // the order of need has changed
 				names, again = now, true
 				break
 			}
@@ -128,7 +129,7 @@ func (p *Page) events(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// watched is which queues a view shows.
+// watched are the queues that a view shows.
 func (p *Page) watched(o *overview, view string, q url.Values) ([]string, listing) {
 	switch view {
 	case "queues":
@@ -140,7 +141,7 @@ func (p *Page) watched(o *overview, view string, q url.Values) ([]string, listin
 	return nil, listing{}
 }
 
-// patch is the parts of a view, each with its id.
+// patch renders the parts of a view, each with its id.
 func (p *Page) patch(o *overview, view string, q url.Values) []byte {
 	var b bytes.Buffer
 	t := p.screens["parts"]

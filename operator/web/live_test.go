@@ -15,7 +15,7 @@ import (
 	"emq/test/wire"
 )
 
-// run has the page know the queues, until the function is called or the test ends.
+// run runs the page until the function is called or the test ends.
 func (s *site) run() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -28,7 +28,7 @@ func (s *site) run() (stop func()) {
 	return stop
 }
 
-// shows waits for an event in which something is.
+// shows waits for an event that contains a text.
 func shows(t *testing.T, next func() event, what string) (e event) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !strings.Contains(e.data, what); e = next() {
@@ -37,7 +37,7 @@ func shows(t *testing.T, next func() event, what string) (e event) {
 	return e
 }
 
-// What changes on a screen comes by itself, and nothing else does.
+// A screen gets its changes by itself, and nothing else.
 func TestLive(t *testing.T) {
 	s := serve(t, Options{})
 	s.fill("mails", []string{"JOB1"})
@@ -59,19 +59,19 @@ func TestLive(t *testing.T) {
 	require.NotContains(t, s.get("/?name=MAIL"), encode(evil))
 	require.Contains(t, s.get("/?name=MAIL"), `data-queue="mails"`)
 
-	// A server that shuts down need not wait for those who look.
+	// A server that shuts down does not wait for viewers.
 	stop()
 	require.Eventually(t, func() bool { return s.page.ctx.Err() != nil }, time.Minute, time.Millisecond)
 }
 
-// What is worst comes first, as it does in a terminal.
+// The worst check comes first, as in the command.
 func TestHealth(t *testing.T) {
 	s := serve(t, Options{})
 	s.Must("CONFIG SET maxmemory 100mb maxmemory-policy allkeys-lru")
 	require.Regexp(t, `<ul id="checks" class="checks">\s*<li data-check="memory-policy" data-level="critical">`, s.get("/health"))
 }
 
-// What ends a line in an event does not end its data: there is no other event in it.
+// The ends of lines in an event do not end its data, so that it can't contain another event.
 func TestEvent(t *testing.T) {
 	w := httptest.NewRecorder()
 	require.NoError(t, open(w).send("hit", []byte("a\revent: b\r\ndata: c\nd")))
@@ -80,7 +80,7 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-// A server's bounds for common requests end neither a stream nor a download.
+// The HTTP server's timeouts end neither a stream nor a download.
 func TestServersBounds(t *testing.T) {
 	s := serve(t, Options{})
 	long := strings.Repeat("x", 8<<20)
@@ -101,7 +101,7 @@ func TestServersBounds(t *testing.T) {
 	require.True(t, long == got.body)
 }
 
-// 10,000 queues are shown 50 at a time, and those who look cost the server no more than one of them does.
+// 10,000 queues are shown 50 at a time, and many viewers cost the server no more than one.
 func TestMany(t *testing.T) {
 	s := serve(t, Options{})
 	var commands [][]string
@@ -122,7 +122,8 @@ func TestMany(t *testing.T) {
 	require.Equal(t, 100, strings.Count(s.get("/?n=100&page=3"), "<tr id="))
 	require.Equal(t, 10, strings.Count(s.get("/?name=tenant-0123"), "<tr id="))
 
-	// Calls of STATS in some samples, by one viewer and by fifty: each queue on the page once a sample, and a part of the others.
+	// The calls of STATS in some samples, with one viewer and with fifty: one a sample for each queue on the page, and
+	// some for the others.
 	asked := func() (calls int) {
 		for line := range strings.SplitSeq(s.Do("INFO", "commandstats"), "\r\n") {
 			if _, err := fmt.Sscanf(line, "cmdstat_EMQ.STATS:calls=%d,", &calls); err == nil {
@@ -155,7 +156,7 @@ func TestMany(t *testing.T) {
 	require.LessOrEqual(t, many, few*3/2+100, "calls a sample, by one viewer and by fifty")
 }
 
-// The server goes and comes back: all that look are told, what was known stays, and nobody has to do anything.
+// The server stops and comes back: all viewers are told, the last figures stay, and nobody has to do anything.
 func TestGone(t *testing.T) {
 	s := serve(t, Options{})
 	s.fill("mails", []string{"JOB1"})

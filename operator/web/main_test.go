@@ -22,12 +22,12 @@ import (
 	"emq/test/wire"
 )
 
-// Nobody who has left leaves anything running.
+// Viewers that have left leave nothing running.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("emq/tools/spawn.loop"), goleak.IgnoreCurrent())
 }
 
-// site is a page that is served, on a server on which no job moves by itself.
+// site is a served page, for a server on which no job moves by itself.
 type site struct {
 	*wire.Conn
 	t      *testing.T
@@ -46,7 +46,7 @@ func serve(t *testing.T, o Options, args ...string) *site {
 	return at(t, place, "", o)
 }
 
-// at is a page whose user of Valkey is another; the empty one may do everything.
+// at is a page with another Valkey user; "" may do everything.
 func at(t *testing.T, place *store.Place, user string, o Options) *site {
 	t.Helper()
 	url := "valkey://" + place.Addr()
@@ -71,7 +71,7 @@ func at(t *testing.T, place *store.Place, user string, o Options) *site {
 	}}}
 }
 
-// journal keeps what is logged.
+// journal records the log.
 type journal struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -89,7 +89,7 @@ func (j *journal) String() string {
 	return j.text.String()
 }
 
-// answer is what came back.
+// answer is a response.
 type answer struct {
 	*http.Response
 	body string
@@ -115,7 +115,7 @@ func (s *site) request(method, path string, form url.Values) *http.Request {
 	return r
 }
 
-// get is a screen, which must be there.
+// get returns a screen, which must exist.
 func (s *site) get(path string) string {
 	s.t.Helper()
 	got := s.send(s.request("GET", path, nil))
@@ -123,13 +123,13 @@ func (s *site) get(path string) string {
 	return got.body
 }
 
-// post sends a form, and tells where it goes on; pairs are names and values.
+// post sends a form, without following the redirection; pairs are names and values.
 func (s *site) post(path string, pairs ...string) answer {
 	s.t.Helper()
 	return s.send(s.request("POST", path, form(pairs...)))
 }
 
-// done sends a form that must go on somewhere, and is what is shown there.
+// done sends a form that must redirect, and returns the screen there.
 func (s *site) done(path string, pairs ...string) string {
 	s.t.Helper()
 	got := s.post(path, pairs...)
@@ -145,7 +145,7 @@ func form(pairs ...string) url.Values {
 	return f
 }
 
-// fill enqueues jobs, and with errors has them die of these.
+// fill enqueues jobs, and with errors fails them for good with these.
 func (s *site) fill(q wire.Queue, ids []string, errors ...string) {
 	s.t.Helper()
 	for at := 0; at < len(ids); at += 1000 {
@@ -165,7 +165,7 @@ func (s *site) fill(q wire.Queue, ids []string, errors ...string) {
 	}
 }
 
-// waitFor asks for a screen until it shows something.
+// waitFor reloads a screen until it shows a text.
 func (s *site) waitFor(path, what string) (body string) {
 	s.t.Helper()
 	came := store.Await(func() bool { body = s.get(path); return strings.Contains(body, what) })

@@ -8,9 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Names of queues, ids and errors are any bytes. In URLs and in fields of forms they stand so that nothing on the way reads
-// them in another way: letters, digits, `-` and `_` as they are, also `.` behind the first, all other bytes as `~` and two
-// hexadecimal digits. Slashes, `..`, bytes that are no UTF-8 and empty names survive proxies, browsers and forms.
+// Names of queues, ids and errors are any bytes. In URLs and in fields of forms they are encoded so that nothing on the
+// way changes them: letters, digits, `-` and `_` stand for themselves, so does `.` except at the beginning, and all
+// other bytes are `~` and two hexadecimal digits. So slashes, `..`, bytes that are not UTF-8 and empty names survive
+// proxies, browsers and forms.
 
 const digits = "0123456789ABCDEF"
 
@@ -29,8 +30,7 @@ func encode(name string) string {
 	return b.String()
 }
 
-// decode is lenient, so that a URL that somebody wrote by hand works too: what encode would have written in another way stands
-// for itself.
+// decode is lenient, so that a handwritten URL works too: bytes that encode would have escaped stand for themselves.
 func decode(s string) string {
 	if !strings.Contains(s, "~") {
 		return s
@@ -49,7 +49,8 @@ func decode(s string) string {
 	return b.String()
 }
 
-// visible is a text for people: bytes and characters that can't be seen, or that turn the text around, stand as Go writes them.
+// visible is a text for people: invisible bytes and characters, and those that change the direction of the text, are
+// escaped as in Go.
 func visible(s string) string {
 	plain := true
 	for _, r := range s {
@@ -77,8 +78,8 @@ func visible(s string) string {
 	return b.String()
 }
 
-// at is the URL of a place of the page: segments, encoded, and pairs of a query's names and values, of which empty ones are
-// left out.
+// at is a URL of the page: segments, which it encodes, and pairs of a query's names and values, without those whose
+// value is empty.
 func (p *Page) at(segments []string, query ...string) string {
 	var b strings.Builder
 	b.WriteString(p.base)
@@ -100,9 +101,9 @@ func (p *Page) at(segments []string, query ...string) string {
 	return b.String()
 }
 
-// shell is a command as a shell takes it, quoted where it must be. A word that has bytes which can't be seen is in $'…', as
-// bash, zsh and POSIX of 2024 have it; a NUL can't be in a word at all, so such a command goes in by the standard input, where
-// valkey-cli has quotes of its own.
+// shell formats a command for a shell, with quotes where needed. A word with invisible bytes is in $'…', as in bash,
+// zsh and POSIX of 2024. A word can't contain a NUL, so such a command is passed by standard input, where valkey-cli
+// has its own quotes.
 func shell(cli string, words ...string) string {
 	if strings.Contains(strings.Join(words, ""), "\x00") {
 		line := make([]string, len(words))
@@ -137,7 +138,7 @@ func quote(w string) string {
 	return "$'" + escaped(w, '\'') + "'"
 }
 
-// escaped has a quote, a backslash and each byte that is no plain ASCII behind a backslash.
+// escaped escapes a quote, a backslash and each byte that is not printable ASCII with a backslash.
 func escaped(w string, q byte) string {
 	var b strings.Builder
 	for i := range len(w) {

@@ -29,7 +29,7 @@ import (
 
 const evil = `"><script>alert(1)</script>`
 
-// odd are names that something on the way may take for something else.
+// odd are names that something on the way might misinterpret.
 var odd = []string{"mails", evil, "..", ".", "a/../b", "?", "%2F", "~7E", "quote ' \" ` $(x)", "🚀 \u202eabc", "\xff\xfe", "\n", " ", "=&;+#"}
 
 func queue(name string) string { return "/q/" + encode(name) }
@@ -51,7 +51,7 @@ func TestNames(t *testing.T) {
 	require.Equal(t, "a\tb\n\\u202e", lines("a\tb\n\u202e"))
 }
 
-// Each kind of name is a queue that every screen of it shows, without a character of it becoming markup.
+// For each kind of name, every screen shows the queue, and no character of it becomes markup.
 func TestEscaping(t *testing.T) {
 	s := serve(t, Options{Title: evil})
 	for _, name := range odd {
@@ -64,7 +64,7 @@ func TestEscaping(t *testing.T) {
 				got = s.send(s.request("GET", got.Header.Get("Location"), nil))
 			}
 			if got.StatusCode != http.StatusOK && strings.HasPrefix(path, "/find") && strings.TrimSpace(id) != id {
-				continue // a field of a form is taken without the spaces around it
+				continue // surrounding spaces of a form's field are ignored
 			}
 			require.Equal(t, http.StatusOK, got.StatusCode, "%q: %s: %s", name, path, got.body)
 			require.NotContains(t, got.body, "<script>alert")
@@ -74,7 +74,7 @@ func TestEscaping(t *testing.T) {
 		}
 		require.Contains(t, s.get(base+"/j/"+encode(id)), `data-field="claims">1<`)
 		require.Contains(t, s.get(base+"?state=dead"), `data-job="`+encode(id)+`"`)
-		// It survives forms too: what asks, and what does it.
+		// It survives forms too: the confirmation, and the action.
 		got := s.post(base+"/bulk", "action", "remove", "state", "dead", "id", encode(id))
 		require.Equal(t, http.StatusOK, got.StatusCode, got.body)
 		require.NotContains(t, got.body, "<script>alert")
@@ -84,7 +84,7 @@ func TestEscaping(t *testing.T) {
 	}
 }
 
-// The line beside a button is one that a shell takes, whatever the names are, and that does the same.
+// The line beside a button works in a shell, whatever the names are, and does the same as the button.
 func TestLines(t *testing.T) {
 	s := serve(t, Options{})
 	s.page.o.CLI = filepath.Join(store.Tools(t), "valkey-cli") + " -p " + strconv.Itoa(s.place.Port())
@@ -148,7 +148,7 @@ func TestScreens(t *testing.T) {
 		require.Equal(t, "/", s.post("/theme", "theme", "dark", "to", to).Header.Get("Location"), to)
 	}
 	require.Equal(t, http.StatusBadRequest, s.post("/theme", "theme", "x").StatusCode)
-	for _, path := range posts { // what a form was answered with has a way on too
+	for _, path := range posts { // the response to a form leads on too
 		if to := regexp.MustCompile(`name="to" value="([^"]*)"`).FindStringSubmatch(s.post(path).body); to != nil {
 			require.NotEqual(t, http.StatusMethodNotAllowed, s.send(s.request("GET", to[1], nil)).StatusCode, path)
 			require.NotContains(t, s.send(s.request("GET", to[1], nil)).body, errNoPage.text, path)
@@ -158,7 +158,7 @@ func TestScreens(t *testing.T) {
 	require.Contains(t, got.Header.Get("Cache-Control"), "immutable")
 }
 
-// What others wrote is as it came from them, and each file says of which version it is.
+// Vendored files are unchanged, and each says of which version it is.
 func TestVendored(t *testing.T) {
 	readme, err := files.ReadFile("assets/vendor/README.md")
 	require.NoError(t, err)
@@ -175,7 +175,7 @@ func TestVendored(t *testing.T) {
 	require.Equal(t, 3, n)
 }
 
-// A site of others can send forms here with the viewer's password along; they are refused.
+// A foreign site can send forms here with the viewer's password; they are refused.
 func TestCrossSite(t *testing.T) {
 	s := serve(t, Options{Hosts: []string{"127.0.0.1", "queues.example"}})
 	s.fill("mails", []string{"JOB1"})
@@ -191,7 +191,7 @@ func TestCrossSite(t *testing.T) {
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
 	require.Equal(t, http.StatusSeeOther, s.send(r).StatusCode)
 	require.Equal(t, wire.Integer(1), s.Do("EXISTS", wire.Queue("mails").Meta()))
-	// A link is followed; what another site has in its own pages is not, since to count and to search is work too.
+	// A link from another site works; embedding in its pages does not, because counting and searching cost work.
 	for _, from := range []string{"cross-site", "same-site", "same-origin", "none"} {
 		for _, what := range [][2]string{{"no-cors", "image"}, {"cors", "empty"}, {"navigate", "iframe"}, {"navigate", "document"}} {
 			r := s.request("GET", "/q/mails/groups", nil)
@@ -203,7 +203,7 @@ func TestCrossSite(t *testing.T) {
 			require.Equal(t, status, s.send(r).StatusCode, "%s %s", from, what)
 		}
 	}
-	// Nor can another's name that points here be the page's own.
+	// A foreign name that points here is not the page's.
 	for host, status := range map[string]int{"evil.example": 421, "queues.example:81": 200, "QUEUES.example": 200} {
 		r := s.request("GET", "/", nil)
 		r.Host = host
@@ -211,7 +211,7 @@ func TestCrossSite(t *testing.T) {
 	}
 }
 
-// A name that is none takes as long as the one that takes the longest.
+// An unknown name takes as long as the one that takes the longest.
 func TestDearest(t *testing.T) {
 	var lines []string
 	for i, cost := range []int{bcrypt.MinCost, bcrypt.MinCost + 1, bcrypt.MinCost} {
@@ -254,7 +254,7 @@ func TestRoles(t *testing.T) {
 			require.Equal(t, http.StatusUnauthorized, as(s.request("POST", path, form("for", "0")), who).StatusCode)
 		}
 	}
-	// Who guesses is in the log, his guesses are not.
+	// A guesser's name is in the log, the guesses are not.
 	require.Contains(t, log.String(), "user=oscar")
 	require.Contains(t, log.String(), "user=nobody from=127.0.0.1:")
 	require.NotContains(t, log.String(), "o:o")
@@ -265,7 +265,7 @@ func TestRoles(t *testing.T) {
 			got := get(path)
 			require.Equal(t, http.StatusOK, got.StatusCode, path)
 			for _, b := range button.FindAllString(got.body, -1) {
-				require.Equal(t, `data-action="stop"`, b, path) // of a search, which is hidden until there is one
+				require.Equal(t, `data-action="stop"`, b, path) // of a search, which is hidden until it runs
 			}
 			require.NotRegexp(t, `<form method="post" action="[^"]*/(pause|limit|bulk|do)"[^>]*>.*<button`, got.body, path)
 		}
@@ -278,7 +278,7 @@ func TestRoles(t *testing.T) {
 	viewed(func(path string) answer { return as(s.request("GET", path, nil), "vera:v") },
 		func(path string) answer { return as(s.request("POST", path, everything), "vera:v") })
 	require.Equal(t, wire.Integer(1), s.Do("ZCARD", wire.Queue("mails").Dead()))
-	for range 2 { // also when the password is known already
+	for range 2 { // also when the password is cached
 		require.Contains(t, as(s.request("GET", "/q/mails", nil), "oscar:o:o").body, `data-action="pause"`)
 	}
 	require.Equal(t, http.StatusSeeOther, as(s.request("POST", "/theme", form("theme", "dark")), "vera:v").StatusCode, "the colours are a viewer's own")
@@ -307,7 +307,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// Below another path, in another's mux, everything that is linked is there too.
+// Below another path, in another program's mux, all links work too.
 func TestBasePath(t *testing.T) {
 	inner := serve(t, Options{BasePath: "tools/q ü/"})
 	mux := http.NewServeMux()
@@ -331,7 +331,7 @@ func TestBasePath(t *testing.T) {
 		}
 		seen[path] = true
 		got := s.send(s.request("GET", path, nil))
-		require.Contains(t, []int{200, 302, 400, 404, 405}, got.StatusCode, path) // a form's URL is no screen by itself
+		require.Contains(t, []int{200, 302, 400, 404, 405}, got.StatusCode, path) // the URL of a form may be no screen
 		if !strings.Contains(got.Header.Get("Content-Type"), "html") {
 			continue
 		}
@@ -346,7 +346,7 @@ func TestBasePath(t *testing.T) {
 	for to, goes := range map[string]string{base + "/tasks": base + "/tasks", "//evil.example": base + "/", "/other": base + "/", base + "/\\evil": base + "/", "https://evil.example" + base + "/": base + "/"} {
 		require.Equal(t, goes, s.post(base+"/theme", "theme", "dark", "to", to).Header.Get("Location"), to)
 	}
-	// A browser compares a cookie's path with that of the URL as it is written; Go's own jar does not.
+	// A browser compares a cookie's path with the encoded path of the URL; Go's own jar does not.
 	theme := s.post(base+"/theme", "theme", "dark").Cookies()[0]
 	require.Equal(t, base+"/", theme.Path)
 	r := s.request("GET", base+"/tasks", nil)
@@ -423,7 +423,7 @@ func TestPayload(t *testing.T) {
 	require.Contains(t, body, "payload=all")
 	require.Equal(t, 20<<10, strings.Count(s.get("/q/q/j/JOBtext?payload=all"), "é"))
 
-	// What is long does not come unless it is asked for: not to the list, not to the job.
+	// A long payload is not sent unless it is requested: neither in the list nor in the job.
 	sent := func() int {
 		n, err := strconv.Atoi(s.Info("total_net_output_bytes"))
 		require.NoError(t, err)
@@ -450,7 +450,7 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// Of long payloads four are in memory at a time, however many ask; whoever asks for another thing does not wait.
+// At most four long payloads are in memory at a time, however many are requested; other requests do not wait.
 func TestLongPayloads(t *testing.T) {
 	s := serve(t, Options{})
 	for id, payload := range map[string]string{"JOBlong": strings.Repeat("x", fetched+1), "JOBshort": "x"} {
@@ -573,7 +573,7 @@ func TestGroups(t *testing.T) {
 		require.Equal(t, "$7\r\npending\r\n", s.Do("HGET", "emq:{q}:job:"+id, "state"))
 	}
 
-	// Several groups go together, also that of the jobs without an error; what was counted before is no longer told.
+	// Several groups in one task, with that of the jobs without an error; the old count is no longer shown.
 	body = s.waitFor("/q/q/groups", `data-group=`)
 	require.Len(t, rows.FindAllString(body, -1), 2)
 	pairs := []string{"action", "remove", "state", "dead"}
@@ -586,7 +586,7 @@ func TestGroups(t *testing.T) {
 	require.Contains(t, s.waitFor("/q/q/groups", "No dead letters"), "No dead letters")
 }
 
-// What viewers have the page do and keep is bounded, however often they ask.
+// What viewers make the page do and keep is bounded, however many requests they send.
 func TestBounds(t *testing.T) {
 	s := serve(t, Options{})
 	s.fill("q", []string{"JOB1"}, strings.Repeat("long ", 10_000))
@@ -616,7 +616,7 @@ func TestBounds(t *testing.T) {
 		store.WaitFor(t, "the slot is free again", func() bool { return len(slots) == cap(slots)-1 })
 	}
 
-	// Tasks too, which an operator begins.
+	// So are the tasks that an operator begins.
 	for range cap(s.page.tasks.slots) {
 		s.page.tasks.slots <- struct{}{}
 	}
@@ -631,13 +631,13 @@ func TestBounds(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, s.post("/tasks/50/again").StatusCode)
 }
 
-// All that match a text, and all of a state; nothing that was not chosen.
+// All jobs that match a text, and all in a state; no others.
 func TestBulk(t *testing.T) {
 	s := serve(t, Options{})
 	s.crowd("q")
 	s.waitFor("/q/q/groups?match=unknown", `data-group=`)
 	asked := s.post("/q/q/bulk", "action", "remove", "state", "dead", "match", "UNKNOWN", "all", "1")
-	if !strings.Contains(asked.body, "3,000") { // another spelling is another count
+	if !strings.Contains(asked.body, "3,000") { // with another case it is another count
 		require.Contains(t, asked.body, "was not counted yet")
 	}
 	require.Contains(t, s.post("/q/q/bulk", "action", "remove", "state", "dead", "match", "unknown", "all", "1").body, `data-field="jobs">3,000<`)
@@ -651,7 +651,7 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// A task stops between two calls, and says where; it goes on from there when it is told to.
+// A task stops between two calls, and says where; it can be continued from there.
 func TestStop(t *testing.T) {
 	s := serve(t, Options{})
 	s.crowd("q")
@@ -672,7 +672,7 @@ func TestStop(t *testing.T) {
 	require.Equal(t, "7,500", changed.FindStringSubmatch(end)[1])
 }
 
-// A task outlasts the end of its server: it goes on with what comes back on the same data, and does no job twice.
+// A task survives a restart of its server: it continues on the same data, and does no job twice.
 func TestFailover(t *testing.T) {
 	s := serve(t, Options{}, "--appendonly", "yes", "--appendfsync", "always")
 	s.crowd("q")
@@ -687,7 +687,7 @@ func TestFailover(t *testing.T) {
 	require.Equal(t, wire.Integer(8000), s.place.Conn().Do("ZCARD", "emq:{q}:pending"))
 }
 
-// What the page's user of Valkey may not do is told where it would stand, and the rest of the screen is there.
+// If the page's Valkey user lacks a right, the place of the missing data says so, and the rest of the screen is there.
 func TestRights(t *testing.T) {
 	admin := serve(t, Options{})
 	admin.crowd("q")
@@ -719,7 +719,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// One broken key of a queue takes its own place alone.
+// A broken key of a queue affects only its own place.
 func TestBroken(t *testing.T) {
 	s := serve(t, Options{})
 	s.fill("q", []string{"JOB1"})
@@ -732,7 +732,7 @@ func TestBroken(t *testing.T) {
 	require.Contains(t, s.waitFor("/q/q/groups", "WRONGTYPE"), "WRONGTYPE")
 }
 
-// The first part of a search comes with the page; a stream has the rest, row by row, and says where it ends.
+// The page has the first part of a search; a stream has the rest, row by row, and says where it ends.
 func TestSearch(t *testing.T) {
 	s := serve(t, Options{})
 	s.crowd("q")
@@ -762,7 +762,7 @@ func TestSearch(t *testing.T) {
 	}
 	require.Zero(t, hit)
 
-	// More hits than are shown: it goes on behind the last of them, and none is passed over.
+	// More hits than are shown: it continues after the last of them, and skips none.
 	next, seen := "/q/q/search?state=dead&match=timeout", map[string]bool{}
 	for next != "" {
 		body := s.get(next)
@@ -780,13 +780,13 @@ func TestSearch(t *testing.T) {
 	require.Len(t, seen, 3000)
 }
 
-// event is one of a stream.
+// event is an event of a stream.
 type event struct{ name, data string }
 
-// events opens a stream, and returns what waits for its next event.
+// events opens a stream, and returns a function that waits for its next event.
 func (s *site) events(path string) func() event {
 	s.t.Helper()
-	// What never comes is a failure, not a test that hangs.
+	// A missing event fails the test instead of hanging it.
 	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	s.t.Cleanup(cancel)
 	got, err := s.client.Do(s.request("GET", path, nil).WithContext(ctx))

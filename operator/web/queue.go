@@ -14,7 +14,7 @@ import (
 
 var states = []emq.State{emq.StatePending, emq.StateActive, emq.StateScheduled, emq.StateDead}
 
-// asked is the state that a request names, or the one that stands in for none.
+// asked is the state that a request names, or else the default.
 func asked(r *request, otherwise emq.State, of ...emq.State) (emq.State, error) {
 	name := emq.State(r.FormValue("state"))
 	if name == "" {
@@ -28,7 +28,7 @@ func asked(r *request, otherwise emq.State, of ...emq.State) (emq.State, error) 
 	return "", bad("There is no state %.40q here.", string(name))
 }
 
-// figures is a queue as it is now, and how it has moved as far as the sampler knows.
+// figures is a queue's current figures, with its traffic as far as the sampler knows.
 func (p *Page) figures(ctx context.Context, name string) operator.Sampled {
 	s := operator.Sampled{At: time.Now()}
 	o := p.latest()
@@ -44,7 +44,7 @@ func (p *Page) figures(ctx context.Context, name string) operator.Sampled {
 	return s
 }
 
-// count is how many jobs a queue has of a state.
+// count is the number of a queue's jobs in a state.
 func count(s emq.Stats, state emq.State) int64 {
 	switch state {
 	case emq.StatePending:
@@ -57,7 +57,7 @@ func count(s emq.Stats, state emq.State) int64 {
 	return s.Dead
 }
 
-// queueScreen is a queue with a page of its jobs.
+// queueScreen shows a queue with a page of its jobs.
 type queueScreen struct {
 	operator.Sampled
 	State  emq.State
@@ -68,10 +68,10 @@ type queueScreen struct {
 	p      *Page
 }
 
-// Base is what all keys of the queue begin with.
+// base is the prefix of all keys of a queue.
 func base(queue string) string { return "emq:{" + queue + "}:" }
 
-// Tabs are the states and how many jobs each has.
+// Tabs are the states with their numbers of jobs.
 func (q queueScreen) Tabs() []tab {
 	var all []tab
 	for _, s := range states {
@@ -86,7 +86,7 @@ type tab struct {
 	Here  bool
 }
 
-// Link is the same list at another place.
+// Link is the URL of the same list at another place.
 func (q queueScreen) Link(c operator.Cursor) string {
 	n := ""
 	if q.N != 50 {
@@ -95,7 +95,7 @@ func (q queueScreen) Link(c operator.Cursor) string {
 	return q.p.at([]string{"q", q.Name}, "state", string(q.State), "n", n, "after", string(c))
 }
 
-// Lines are what does the same as the forms of a queue.
+// Lines are commands that do the same as the forms of a queue.
 func (q queueScreen) Lines() []string {
 	cli, b := q.p.o.CLI, base(q.Name)
 	l := q.Limits
@@ -105,16 +105,16 @@ func (q queueScreen) Lines() []string {
 	}
 }
 
-// After is where the list begins, Number which job is its first, and Sizes how long it may be.
+// After is where the list begins, Number is the number of its first job, and Sizes are its possible lengths.
 func (q queueScreen) After() operator.Cursor { return q.after }
 func (q queueScreen) Number() int64          { return q.Jobs.Before + 1 }
 func (q queueScreen) Sizes() []int           { return []int{25, 50, 100, 200, 500} }
 
-// Head and Row are how the jobs stand in a table.
+// Head and Row are the rows of the table of jobs.
 func (q queueScreen) Head(can bool) rowOf                { return row(operator.Job{}, q.State, can) }
 func (q queueScreen) Row(j operator.Job, can bool) rowOf { return row(j, q.State, can) }
 
-// Actions are what can be done with the jobs of the list.
+// Actions are the buttons for the jobs of the list.
 func (q queueScreen) Actions() []deed { return deeds(q.State) }
 
 func (p *Page) queue(w http.ResponseWriter, r *request) error {
@@ -156,7 +156,7 @@ func (p *Page) queue(w http.ResponseWriter, r *request) error {
 		Live: p.at([]string{"events"}, "view", "queue", "queue", encode(name)), Failed: passes(q.JobErr, q.Err), Body: q})
 }
 
-// moment reads a time as browsers' fields have it, in UTC.
+// moment parses a time from a browser's field, in UTC.
 func moment(text string) (time.Time, error) {
 	for _, form := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339} {
 		if t, err := time.Parse(form, text); err == nil {
@@ -166,7 +166,7 @@ func moment(text string) (time.Time, error) {
 	return time.Time{}, bad("%.40q is no time such as 2026-01-31T12:30.", text)
 }
 
-// hour is the chart's figures.
+// hour sends the chart's figures.
 func (p *Page) hour(w http.ResponseWriter, r *request) error {
 	type figures struct {
 		T    []int64 `json:"t"`
@@ -192,7 +192,7 @@ func minute(q operator.Sampled, i int) time.Time {
 	return q.At.Truncate(time.Minute).Add(-time.Duration(len(q.Hour)-i) * time.Minute)
 }
 
-// fives is the hour in steps of five minutes, for those who read it as a table.
+// five is a step of five minutes, for those who read the hour as a table.
 type five struct {
 	From          time.Time
 	Jobs, In, Out int64
@@ -211,7 +211,7 @@ func (q queueScreen) Fives() (all []five) {
 	return all
 }
 
-// Sums is what came and went in the hour, and the most that there was.
+// Sums are the jobs that came and went in the hour, and the largest backlog.
 func (q queueScreen) Sums() (s struct{ Jobs, In, Out, Minutes int64 }) {
 	for _, m := range q.Hour {
 		s.Jobs, s.In, s.Out = max(s.Jobs, m.Jobs), s.In+m.In, s.Out+m.Out
@@ -266,13 +266,13 @@ func (p *Page) limit(w http.ResponseWriter, r *request) error {
 	return p.gate(w, r, "The limits are set.", p.server.Limit(r.Context(), r.queue(), l), "limit", "concurrency", l.Concurrency, "max", l.Max, "per", l.Per)
 }
 
-// gate ends a POST about a queue as a whole.
+// gate finishes a POST about a queue as a whole.
 func (p *Page) gate(w http.ResponseWriter, r *request, text string, err error, what string, more ...any) error {
 	p.log(r, what, err, more...)
 	return p.to(w, r, p.at([]string{"q", r.queue()}), text, err)
 }
 
-// log keeps who did what.
+// log logs who did what.
 func (p *Page) log(r *request, what string, err error, more ...any) {
 	args := append([]any{"action", what, "queue", r.queue(), "user", r.user, "from", r.RemoteAddr}, more...)
 	if err != nil {

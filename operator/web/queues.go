@@ -11,7 +11,7 @@ import (
 	"emq/operator"
 )
 
-// overview is a sample and what is found in it more than once.
+// overview is a sample, and what is computed from it for several uses.
 type overview struct {
 	*operator.Sample
 	byName                                    map[string]int
@@ -20,7 +20,7 @@ type overview struct {
 	Trouble, Paused                           int
 }
 
-// latest is the last sample; it is looked through once, however many look at it.
+// latest is the overview of the last sample, which is computed once for all viewers.
 func (p *Page) latest() *overview { return p.overview(p.sampler.Latest()) }
 
 func (p *Page) overview(s *operator.Sample) *overview {
@@ -44,10 +44,10 @@ func (p *Page) overview(s *operator.Sample) *overview {
 // listing is a page of the queues.
 type listing struct {
 	*overview
-	Name       string // a part of the names that are shown
+	Name       string // the text that the shown names contain
 	Page, Size int
 	Pages      int
-	Found      int // how many queues there are of such a name
+	Found      int // number of queues with such a name
 	Shown      []operator.Sampled
 	p          *Page
 }
@@ -59,7 +59,7 @@ func (p *Page) listing(o *overview, q url.Values) listing {
 	}
 	l.Page, _ = strconv.Atoi(q.Get("page"))
 	l.Page = max(l.Page, 1)
-	var found []int // of what may be thousands: only those on the page are copied
+	var found []int // there may be thousands: only those on the page are copied
 	part := strings.ToLower(l.Name)
 	for i := range o.Queues {
 		if part == "" || strings.Contains(strings.ToLower(visible(o.Queues[i].Name)), part) {
@@ -75,7 +75,7 @@ func (p *Page) listing(o *overview, q url.Values) listing {
 	return l
 }
 
-// Query is the listing's own, on another page.
+// Query is the listing's query for another page.
 func (l listing) Query(page int) []string {
 	query := []string{"name", l.Name}
 	if l.Size != 50 {
@@ -87,15 +87,15 @@ func (l listing) Query(page int) []string {
 	return query
 }
 
-// Link is the page so many further on.
+// Link is the URL of the page that many steps further.
 func (l listing) Link(step int) string { return l.p.at(nil, l.Query(l.Page+step)...) }
 
-// Events is the stream of what changes on the page.
+// Events is the URL of the stream of the page's changes.
 func (l listing) Events() string {
 	return l.p.at([]string{"events"}, append([]string{"view", "queues"}, l.Query(l.Page)...)...)
 }
 
-// First is how a first job is enqueued.
+// First is a command that enqueues a first job.
 func (l listing) First() string {
 	return shell(l.p.o.CLI, "EMQ.ENQUEUE", "2", "emq:{mails}:job:JOB00000000001", "emq:{mails}:pending", "JOB00000000001", "to: ann")
 }
@@ -115,14 +115,14 @@ func (p *Page) queues(w http.ResponseWriter, r *request) error {
 	})
 }
 
-// banner says that the server can't be asked, and since when nothing is new.
+// banner says that the server can't be asked, and since when the figures are old.
 type banner struct {
 	Text   string
 	At     time.Time
-	Passes bool // the server does not answer; else it refuses, and goes on to
+	Passes bool // it will end by itself; otherwise the server keeps refusing
 }
 
-// banner says so if the last sample could not be taken.
+// banner is the banner if the last sample failed.
 func (p *Page) banner(s *operator.Sample) *banner {
 	if s.Err == nil {
 		return nil
@@ -138,7 +138,7 @@ func (p *Page) banner(s *operator.Sample) *banner {
 
 func (p *Page) health(w http.ResponseWriter, r *request) error {
 	checks := slices.Clone(p.latest().Checks)
-	if checks == nil { // nobody has looked yet
+	if checks == nil { // there was no check yet
 		checks = p.server.Doctor(r.Context())
 	}
 	slices.SortStableFunc(checks, operator.WorstFirst)

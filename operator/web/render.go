@@ -27,23 +27,23 @@ import (
 //go:embed templates assets
 var files embed.FS
 
-// request is a request and who sent it.
+// request is a request with its sender.
 type request struct {
 	*http.Request
 	user string
 	role Role
 }
 
-// User is who sent it, if that is known.
+// User is the sender's name, if it is known.
 func (r *request) User() string { return r.user }
 
 func (r *request) queue() string { return decode(r.PathValue("queue")) }
 func (r *request) id() string    { return decode(r.PathValue("id")) }
 
-// handler answers a request, or returns why it can't, having written nothing.
+// handler responds to a request, or returns an error and has written nothing.
 type handler func(w http.ResponseWriter, r *request) error
 
-// failure is what a viewer is told instead of a page.
+// failure is what a viewer sees instead of a page.
 type failure struct {
 	status int
 	text   string
@@ -57,7 +57,7 @@ func bad(format string, args ...any) error {
 
 var errNoPage = &failure{http.StatusNotFound, "There is no such page."}
 
-// handle lets those through who have a role at least.
+// handle requires at least the given role.
 func (p *Page) handle(least Role, h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
 		r := &request{Request: hr, role: Operator}
@@ -97,7 +97,7 @@ func (p *Page) handle(least Role, h handler) http.Handler {
 
 // fail shows an error as a page.
 func (p *Page) fail(w http.ResponseWriter, r *request, err error) {
-	status := http.StatusBadRequest // what is asked for can't be had
+	status := http.StatusBadRequest
 	var f *failure
 	var refusal *emq.Error
 	switch {
@@ -114,13 +114,13 @@ func (p *Page) fail(w http.ResponseWriter, r *request, err error) {
 	}
 }
 
-// frame is what all screens have around them.
+// frame is the common part of all screens.
 type frame struct {
 	Title  string
 	Screen string
 	Live   string // the query of the stream with what changes on it; "" for the banner alone
 	Failed bool   // something is missing on it that comes back by itself
-	Again  int    // seconds after which to load it again without JavaScript; 0 is never
+	Again  int    // seconds after which to reload it without JavaScript; 0: never
 	Body   any
 
 	P     *Page
@@ -129,10 +129,10 @@ type frame struct {
 	Flash *flash
 }
 
-// Can tells whether who looks may act.
+// Can reports whether the viewer may act.
 func (f frame) Can() bool { return f.R.role == Operator }
 
-// Here is the screen's own URL; that of what a form asks for is one up, since a form's own can't be gone to.
+// Here is the screen's own URL. For the response to a form it is the URL above, because the form's own can't be visited.
 func (f frame) Here() string {
 	if f.R.Method == http.MethodPost {
 		return path.Dir(f.R.URL.EscapedPath())
@@ -157,7 +157,7 @@ var pages = func() map[string]*template.Template {
 	return all
 }()
 
-// template is one of the screens, with what differs from page to page bound to this one.
+// templates are the screens, bound to this page.
 func (p *Page) templates() map[string]*template.Template {
 	all := maps.Clone(pages)
 	for name, t := range all {
@@ -166,10 +166,10 @@ func (p *Page) templates() map[string]*template.Template {
 	return all
 }
 
-// ask stands between the path and the query. No name can be taken for it.
+// ask separates the path and the query. No name can be mistaken for it.
 type ask struct{}
 
-// url is [Page.at] for templates: the words up to ask are the segments, those behind it the query.
+// url is [Page.at] for templates: the words before ask are the segments, those after it the query.
 func (p *Page) url(words ...any) string {
 	var segments, query []string
 	to := &segments
@@ -183,7 +183,7 @@ func (p *Page) url(words ...any) string {
 	return p.at(segments, query...)
 }
 
-// render writes a screen, when all of it is made.
+// render writes a screen after it was rendered completely.
 func (p *Page) render(w http.ResponseWriter, r *request, status int, name string, f frame) error {
 	f.P, f.R, f.Theme = p, r, "auto"
 	if c, err := r.Cookie("emq-theme"); err == nil && (c.Value == "dark" || c.Value == "light") {
@@ -197,23 +197,23 @@ func (p *Page) render(w http.ResponseWriter, r *request, status int, name string
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, err := w.Write(b.Bytes())
-	_ = err // the viewer has gone
+	_ = err // the viewer has left
 	return nil
 }
 
-// flash is what a button has done, told on the next screen.
+// flash is the effect of a button, shown on the next screen.
 type flash struct {
 	Text string
 	Bad  bool
 }
 
-// to ends a POST: it goes on at a URL, where what was done is told.
+// to finishes a POST: it redirects to a URL, which shows the effect.
 func (p *Page) to(w http.ResponseWriter, r *request, where, text string, err error) error {
 	if err != nil {
 		text = "!" + reason(err)
 	}
 	if text != "" {
-		if len(text) > 1500 { // a cookie has 4 KiB, and each byte may be three in it
+		if len(text) > 1500 { // a cookie is limited to 4 KiB, and each byte may take three
 			text = text[:1000] + "…"
 		}
 		http.SetCookie(w, &http.Cookie{Name: "emq-flash", Value: url.QueryEscape(text), Path: p.base + "/", HttpOnly: true,
@@ -236,7 +236,7 @@ func (p *Page) unflash(w http.ResponseWriter, r *request) *flash {
 	return &flash{strings.TrimPrefix(text, "!"), strings.HasPrefix(text, "!")}
 }
 
-// reason is an error in words for people.
+// reason is the text of an error for people.
 func reason(err error) string {
 	var refusal *emq.Error
 	switch {
@@ -250,7 +250,7 @@ func reason(err error) string {
 	return visible(strings.TrimPrefix(err.Error(), "emq: "))
 }
 
-// passes reports whether one of the errors ends by itself: the server can't be reached, or does not serve at the moment.
+// passes reports whether one of the errors will end by itself: the server can't be reached, or does not serve at the moment.
 func passes(errs ...error) bool {
 	return slices.ContainsFunc(errs, func(err error) bool {
 		if refusal := (*emq.Error)(nil); errors.As(err, &refusal) {
@@ -261,7 +261,7 @@ func passes(errs ...error) bool {
 	})
 }
 
-// theme keeps which colours a viewer wants.
+// theme stores a viewer's choice of colours.
 func (p *Page) theme(w http.ResponseWriter, r *request) error {
 	theme := r.PostFormValue("theme")
 	if theme != "dark" && theme != "light" && theme != "auto" {
@@ -270,8 +270,8 @@ func (p *Page) theme(w http.ResponseWriter, r *request) error {
 	http.SetCookie(w, &http.Cookie{Name: "emq-theme", Value: theme, Path: p.base + "/", HttpOnly: true,
 		SameSite: http.SameSiteLaxMode, MaxAge: 365 * 24 * 3600})
 	to := r.PostFormValue("to")
-	// Only a path of this page: //other.example would be another's, and so would /\other.example, and with a tab or the end of a
-	// line between the slashes, which browsers leave out.
+	// Only a path of this page: //other.example would be another host, and so would /\other.example, also with a tab or an end
+	// of line between the slashes, which browsers ignore.
 	if _, err := url.Parse(to); err != nil || !strings.HasPrefix(to, p.base+"/") || strings.HasPrefix(to, "//") || strings.ContainsRune(to, '\\') {
 		to = p.base + "/"
 	}
@@ -299,7 +299,7 @@ func (p *Page) asset(w http.ResponseWriter, r *request) error {
 		return errNoPage
 	}
 	kind := mime.TypeByExtension(path.Ext(name))
-	switch path.Ext(name) { // whatever the system's own tables say
+	switch path.Ext(name) { // independent of the system's tables
 	case ".js":
 		kind = "text/javascript; charset=utf-8"
 	case ".css":
@@ -311,7 +311,7 @@ func (p *Page) asset(w http.ResponseWriter, r *request) error {
 	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-cache")
-	if r.URL.Query().Get("v") == sums[name] { // another file has another URL
+	if r.URL.Query().Get("v") == sums[name] { // a changed file has another URL
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
 	w.Write(b)

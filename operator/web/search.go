@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	window  = 100_000 // jobs that a search looks at, if no other number is asked for
-	atOnce  = 2000    // of which a plain request looks at so many, for so long; a stream, or the next request, goes on there
+	window  = 100_000 // jobs that a search looks at by default
+	atOnce  = 2000    // of which a plain request looks at so many; a stream, or the next request, continues there
 	patient = 1500 * time.Millisecond
-	hits    = 200 // jobs that are shown; then it goes on when somebody says so
+	hits    = 200 // jobs that are shown; more on request
 )
 
-// search is a look through the jobs of a choice, from a place on.
+// search is a search through the jobs of a choice, from a place on.
 type search struct {
 	choice
 	Groups []string // one, or none
@@ -29,8 +29,8 @@ type search struct {
 
 	Jobs     []operator.Job
 	Progress operator.Progress
-	Next     operator.Cursor // where it goes on
-	Done     bool            // that was all
+	Next     operator.Cursor // where it can be continued
+	Done     bool            // nothing is left to search
 	Full     bool            // there were more hits than are shown
 	Err      error
 	p        *Page
@@ -50,7 +50,7 @@ func (p *Page) searching(r *request) (s search, err error) {
 	return s, nil
 }
 
-// Grouped tells that it is the jobs of one error; Group is that, and Mark is how it stands in URLs.
+// Grouped reports whether the search is for the jobs of one error; Group is that error, and Mark its form in URLs.
 func (s search) Grouped() bool { return len(s.Groups) > 0 }
 func (s search) Group() string { return s.Groups[0] }
 func (s search) Mark() string {
@@ -60,7 +60,7 @@ func (s search) Mark() string {
 	return ""
 }
 
-// Link is the same search from another place on, over so many jobs.
+// Link is the URL of the same search from another place on, over a number of jobs.
 func (s search) Link(kind string, after operator.Cursor, window int64) string {
 	path := []string{"q", s.Queue, "search"}
 	if kind != "" {
@@ -70,21 +70,20 @@ func (s search) Link(kind string, after operator.Cursor, window int64) string {
 		"after", string(after), "window", strconv.FormatInt(window, 10))
 }
 
-// Left is how much of the window was not looked at yet.
+// Left is the part of the window that was not searched yet.
 func (s search) Left() int64 { return max(0, s.Window-s.Progress.Seen) }
 
-// On is where it goes on, and Stream where it does so by itself.
+// On is the URL where the search continues, and Stream the stream that continues it.
 func (s search) On() string     { return s.Link("", s.Next, window) }
 func (s search) Stream() string { return s.Link("events", s.Next, s.Left()) }
 
-// Streams tells that it can go on by itself.
+// Streams reports whether a stream can continue it.
 func (s search) Streams() bool { return !s.Done && s.Left() > 0 && !s.Full && s.Err == nil }
 
-// Actions are what can be done with what was found.
+// Actions are the buttons for the found jobs.
 func (s search) Actions() []deed { return deeds(s.State) }
 
-// run looks, and yields what it finds and how far it came. It ends after so many jobs, and as soon as more than so many were
-// found.
+// run searches, and reports hits and progress. It ends after window jobs, and as soon as there are more hits than are shown.
 func (s *search) run(ctx context.Context, window int64, hit func(operator.Job) error, step func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -102,7 +101,7 @@ func (s *search) run(ctx context.Context, window int64, hit func(operator.Job) e
 			}
 			return
 		}
-		// What is behind the last one that is shown is looked at again when the search goes on.
+		// Jobs after the last shown one are searched again when the search continues.
 		s.Next = operator.Behind(s.State, j)
 		if hit(j) != nil {
 			return
@@ -117,8 +116,7 @@ func (s *search) run(ctx context.Context, window int64, hit func(operator.Job) e
 
 var errSearches = &failure{http.StatusTooManyRequests, "Too many searches are under way; try it again in a moment."}
 
-// search looks at a part of the window at once, and shows what it finds. The page goes on by itself where it can run the
-// stream.
+// search searches a part of the window at once, and shows the hits. A page that can run the stream continues by itself.
 func (p *Page) search(w http.ResponseWriter, r *request) error {
 	s, err := p.searching(r)
 	if err != nil {
@@ -136,8 +134,8 @@ func (p *Page) search(w http.ResponseWriter, r *request) error {
 	return p.render(w, r, http.StatusOK, "search", frame{Title: "Search in " + cut(visible(s.Queue), 60), Screen: "search", Failed: passes(s.Err), Body: s})
 }
 
-// searchEvents is the rest of a search as a stream: rows as they are found, how far it is, and at the end where it goes on. It
-// ends with the connection.
+// searchEvents is the rest of a search as a stream: rows as they are found, the progress, and at the end where it can
+// be continued. It ends with the connection.
 func (p *Page) searchEvents(w http.ResponseWriter, r *request) error {
 	s, err := p.searching(r)
 	if err != nil {
@@ -189,7 +187,7 @@ func (p *Page) searchEvents(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// Top is how many jobs there are to look at.
+// Top is the number of jobs to search.
 func (s search) Top() int64 {
 	if s.Progress.Total > 0 {
 		return min(s.Window, s.Progress.Total)
@@ -197,7 +195,7 @@ func (s search) Top() int64 {
 	return s.Window
 }
 
-// Head and Row are how the jobs stand in a table.
+// Head and Row are the rows of the table of jobs.
 func (s search) Head(can bool) rowOf                { return row(operator.Job{}, s.State, can) }
 func (s search) Row(j operator.Job, can bool) rowOf { return row(j, s.State, can) }
 
@@ -205,7 +203,7 @@ func (s search) Row(j operator.Job, can bool) rowOf { return row(j, s.State, can
 type rowOf struct {
 	operator.Job
 	Tick  bool   // it can be chosen
-	Timed string // what its time is, if it has one
+	Timed string // the kind of its time, if it has one
 	Error bool   // the error is shown rather than the payload
 }
 

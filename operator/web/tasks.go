@@ -14,20 +14,20 @@ import (
 	"emq/operator"
 )
 
-// order is what is to be done with which jobs: those of the ids, or those of the choice, or of them those of the groups.
+// order is an action on jobs: those with the ids, or those of the choice, or of these the ones in the groups.
 type order struct {
 	choice
 	Action operator.Action
 	IDs    []string
 	Groups []string
 	All    bool
-	Jobs   int64 // how many that was when it was ordered; -1 is not known
+	Jobs   int64 // their number when it was ordered; -1: not known
 }
 
-// Done is how the jobs then are.
+// Done is the past participle of the action.
 func (o order) Done() string { return done(o.Action, o.State) }
 
-// Label is the button's.
+// Label is the button's label.
 func (o order) Label() string {
 	for _, d := range deeds(o.State) {
 		if d.Action == o.Action {
@@ -37,10 +37,10 @@ func (o order) Label() string {
 	return string(o.Action)
 }
 
-// Grave tells that it can't be undone.
+// Grave reports whether it can't be undone.
 func (o order) Grave() bool { return o.Action == operator.Remove }
 
-// ids yields the jobs that are meant.
+// ids yields the ids of the jobs.
 func (o order) ids(ctx context.Context, s *operator.Server, step func(operator.Progress)) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for _, id := range o.IDs {
@@ -59,7 +59,7 @@ func (o order) ids(ctx context.Context, s *operator.Server, step func(operator.P
 	}
 }
 
-// task is an order that is carried out, whether somebody looks or not.
+// task is an order in execution, whether or not somebody watches it.
 type task struct {
 	order
 	N     int
@@ -75,7 +75,7 @@ type task struct {
 	ended    time.Time
 }
 
-// report is a task at a time.
+// report is a task at one time.
 type report struct {
 	order
 	N                int
@@ -86,10 +86,10 @@ type report struct {
 	Err              error
 }
 
-// Handled is how many jobs of it are done with.
+// Handled is the number of its jobs that are done.
 func (t report) Handled() int64 { return t.Progress.Changed + t.Progress.Refused }
 
-// Top and Bar are how far it is: by the jobs, if it is known how many there are, or else by the walk.
+// Top and Bar are its progress: by jobs, if their number is known, or else by the walk.
 func (t report) Top() int64 {
 	switch {
 	case t.Status == "done": // whatever was counted before
@@ -111,10 +111,10 @@ func (t report) Bar() int64 {
 	return t.Walked.Seen
 }
 
-// Took is how long it went on.
+// Took is its duration.
 func (t report) Took() time.Duration { return t.Ended.Sub(t.Began) }
 
-// Running tells that there is more to come.
+// Running reports whether it has not ended.
 func (t report) Running() bool { return t.Ended.IsZero() }
 
 func (t *task) report() report {
@@ -123,15 +123,15 @@ func (t *task) report() report {
 	return report{t.order, t.N, t.User, t.Began, t.ended, t.progress, t.walked, t.state, t.err}
 }
 
-// tasks are the last ones, the latest first.
+// tasks are the recent tasks, the latest first.
 type tasks struct {
 	mu    sync.Mutex
 	n     int
 	all   []*task
-	slots chan struct{} // how many run at a time
+	slots chan struct{} // bounds the running tasks
 }
 
-// keptTasks are remembered, and no more than mostTasks wait or run.
+// keptTasks bounds the remembered tasks, and mostTasks those that wait or run.
 const keptTasks, mostTasks = 100, 50
 
 func (p *Page) begin(o order, user string) (*task, error) {
@@ -210,14 +210,14 @@ func (p *Page) task(r *request) (*task, error) {
 	return nil, &failure{http.StatusNotFound, "There is no such task. Tasks are forgotten when the page's own server ends."}
 }
 
-// bulkScreen asks whether an order is meant.
+// bulkScreen asks for the confirmation of an order.
 type bulkScreen struct {
 	order
-	Counted time.Time // when its jobs were counted; zero for a number that is exact, or none
+	Counted time.Time // when its jobs were counted; zero if the number is exact or not known
 	P       *Page
 }
 
-// Line does the same for the chosen ids, if they are few.
+// Line is a command that does the same for the chosen ids, if they are few.
 func (b bulkScreen) Line() string {
 	if len(b.IDs) == 0 || len(b.IDs) > 20 || b.Action == operator.Release {
 		return ""
@@ -229,7 +229,7 @@ func (b bulkScreen) Line() string {
 	return shell(b.P.o.CLI, append([]string{verb, base(b.Queue), string(b.State)}, b.IDs...)...)
 }
 
-// bulk asks whether it is meant, and if so begins it.
+// bulk asks for a confirmation, and with it begins the task.
 func (p *Page) bulk(w http.ResponseWriter, r *request) error {
 	if err := r.ParseForm(); err != nil {
 		return bad("The form can't be read: %v", err)
@@ -286,7 +286,7 @@ func (p *Page) bulk(w http.ResponseWriter, r *request) error {
 	if r.PostFormValue("sure") == "" {
 		return p.render(w, r, http.StatusOK, "bulk", frame{Title: b.Label() + "?", Screen: "bulk", Body: b})
 	}
-	if n, err := strconv.ParseInt(r.PostFormValue("jobs"), 10, 64); err == nil && n >= 0 { // as it was agreed to
+	if n, err := strconv.ParseInt(r.PostFormValue("jobs"), 10, 64); err == nil && n >= 0 { // as it was confirmed
 		b.Jobs = n
 	}
 	t, err := p.begin(b.order, r.user)
@@ -333,7 +333,7 @@ func (p *Page) taskStop(w http.ResponseWriter, r *request) error {
 	return p.to(w, r, p.at([]string{"tasks", strconv.Itoa(t.N)}), "", nil)
 }
 
-// taskAgain goes on with what a task has left: what it changed is no longer of the state, and so is left alone.
+// taskAgain continues a task: the jobs that it has changed are no longer in the state, and so are left alone.
 func (p *Page) taskAgain(w http.ResponseWriter, r *request) error {
 	t, err := p.task(r)
 	if err != nil {

@@ -1,12 +1,12 @@
-// Package web is a page on the queues of a server: what they hold and how they move, their jobs, the dead letters by their
-// errors, and what an operator does about them. It is an [http.Handler], to be served alone or as a part of a program:
+// Package web is a web page about the queues of a server: their figures and traffic, their jobs, the dead letters by
+// their errors, and the actions of an operator. It is an [http.Handler], to be served alone or as a part of a program:
 //
 //	page := web.New(operator.New(conn), web.Options{BasePath: "/queues", Auth: auth})
 //	go page.Run(ctx)
 //	mux.Handle("/queues/", page)
 //
-// A request asks the server for no more than what it shows. What is shown of all queues comes from one sampler, however many
-// look. docs/page.md tells the rest.
+// A request reads from the server only what it shows. The figures of all queues come from one sampler for all viewers.
+// See docs/page.md for the rest.
 package web
 
 import (
@@ -23,22 +23,22 @@ import (
 	"emq/operator"
 )
 
-// Options are what a page may differ in. The zero value serves all to everybody: it is for a listener that only its owner
-// reaches.
+// Options configure a page. The zero value allows everything to everybody: it is for a listener that only its owner can
+// reach.
 type Options struct {
 	Title    string // of the page; "EMQ" if it is empty
 	BasePath string // where the page is served: "/queues"
-	ReadOnly bool   // nobody changes anything
-	Auth     Auth   // who may look, and who may act; nil: everybody may do both
-	// Hosts are the names under which the page is served, as browsers send them, without a port. With any, requests to others
-	// are refused, so that no stranger's name can be made to point here. Empty: all are served.
+	ReadOnly bool   // nobody can change anything
+	Auth     Auth   // who may view, and who may act; nil: everybody may do both
+	// Hosts are the names under which the page is served, as browsers send them, without a port. Requests for other
+	// names are refused, so that a foreign name can't be made to point here. If it is empty, all names are served.
 	Hosts []string
-	// CLI is how the lines begin that do what a button does; "valkey-cli" if it is empty.
+	// CLI is the beginning of the commands that do the same as a button; "valkey-cli" if it is empty.
 	CLI    string
 	Logger *slog.Logger // slog.Default() if it is nil
 }
 
-// Page serves the page. [Page.Run] has it know the queues.
+// Page serves the page. [Page.Run] must run for it to know the queues.
 type Page struct {
 	server  *operator.Server
 	sampler *operator.Sampler
@@ -47,7 +47,7 @@ type Page struct {
 	routes  http.Handler
 	origins *http.CrossOriginProtection
 
-	ctx  context.Context // of what outlasts a request; it ends with Run
+	ctx  context.Context // for what outlasts a request; it ends with Run
 	stop context.CancelFunc
 
 	screens map[string]*template.Template
@@ -56,13 +56,13 @@ type Page struct {
 
 	groups   groupings
 	tasks    tasks
-	streams  chan struct{} // how many streams of what changes there are at a time
-	searches chan struct{} // and of searches
-	looks    chan struct{} // and how many searches without a stream
-	payloads chan struct{} // how many long payloads are in memory at a time
+	streams  chan struct{} // bounds the streams of changes
+	searches chan struct{} // bounds those of searches
+	looks    chan struct{} // bounds the searches without a stream
+	payloads chan struct{} // bounds the long payloads in memory
 }
 
-// New is a page on a server.
+// New returns a page about a server.
 func New(s *operator.Server, o Options) *Page {
 	if o.Title == "" {
 		o.Title = "EMQ"
@@ -89,23 +89,23 @@ func New(s *operator.Server, o Options) *Page {
 	return p
 }
 
-// Run has the page know the queues, until the context ends; then it ends what runs in the background and the streams too.
+// Run samples the queues for the page until the context ends; then it also ends background work and streams.
 func (p *Page) Run(ctx context.Context) error {
 	defer p.stop()
 	return p.sampler.Run(ctx)
 }
 
-// Title is what the page is called.
+// Title is the page's title.
 func (p *Page) Title() string { return p.o.Title }
 
-// ReadOnly tells that nobody changes anything.
+// ReadOnly reports whether nobody can change anything.
 func (p *Page) ReadOnly() bool { return p.o.ReadOnly }
 
-// policy allows what the page has, and nothing else.
+// policy allows only what the page uses.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// ServeHTTP answers a request.
+// ServeHTTP responds to a request.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
@@ -130,8 +130,8 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.routes.ServeHTTP(w, r)
 }
 
-// embedded reports whether another site asks for something by itself: as a picture, a script or a frame. It could not read it, yet
-// have the server count and search as often as it likes.
+// embedded reports whether another site embeds something of this page, as a picture, a script or a frame. It could not
+// read it, but it could make the server count and search without limit.
 func embedded(h http.Header) bool {
 	switch h.Get("Sec-Fetch-Site") {
 	case "cross-site", "same-site":
@@ -150,7 +150,7 @@ func (p *Page) served(host string) bool {
 	return slices.ContainsFunc(p.o.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
 }
 
-// cached is what was made last of a thing; it is made anew when there is another.
+// cached is the last value that was computed from a key; it is computed again when the key changes.
 type cached[K comparable, V any] struct {
 	mu    sync.Mutex
 	key   K

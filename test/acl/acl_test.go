@@ -1,5 +1,6 @@
-// Package acl asks one question: what can a user with limited rights do? The grain is the queue: `~emq:{a}:*` is all of
-// queue a and nothing else. The order of the checks and each form of numkeys are in emq/test (tenants_test.go).
+// Package acl answers one question: what can a user with limited rights do? Rights are given per queue: `~emq:{a}:*`
+// covers all of queue a and nothing else. The order of the checks and each form of numkeys are in emq/test
+// (tenants_test.go).
 package acl
 
 import (
@@ -20,7 +21,7 @@ const (
 	noKey  = "-NOPERM No permissions to access a key\r\n"
 )
 
-// login makes a user with the rights and returns a connection of that user's.
+// login creates a user with the rights and returns a connection of that user.
 func login(t *testing.T, s *store.Place, name, rights string) *wire.Conn {
 	t.Helper()
 	wire.Dial(t, s.Socket).Must("ACL SETUSER " + name + " reset on >secret " + rights)
@@ -29,8 +30,8 @@ func login(t *testing.T, s *store.Place, name, rights string) *wire.Conn {
 	return c
 }
 
-// A producer, a worker and a keeper, each with the verbs of its trade on the keys of one queue, do a job's whole life
-// between them, and none can do another's part.
+// A producer, a worker and a keeper, each with its own verbs on the keys of one queue, do a job's whole life together,
+// and none can do another's part.
 func TestTrades(t *testing.T) {
 	s := store.Serve(t)
 	producer := login(t, s, "producer", "+emq.enqueue +emq.schedule +emq.menqueue +emq.mschedule ~emq:{a}:*")
@@ -38,7 +39,7 @@ func TestTrades(t *testing.T) {
 	keeper := login(t, s, "keeper", "+emq.promote +emq.reap ~emq:{a}:*")
 	admin := wire.Dial(t, s.Socket)
 
-	// To claim the identity of an empty store takes rights on it; to work under it takes none.
+	// Claiming the identity of an empty store takes rights on that key; working under it takes none.
 	require.Contains(t, producer.Do(mine.Enqueue("JOB1", "x")...), "-EMQFENCE ")
 	require.Contains(t, producer.Do(mine.ScheduleAt("JOB1", "x", 1)...), "-EMQFENCE ")
 	founder := login(t, s, "founder", "+emq.enqueue +set ~emq:{a}:* ~{emq}:version")
@@ -108,8 +109,8 @@ func TestTrades(t *testing.T) {
 	require.Empty(t, store.Read(t, admin)[0].Check(wire.Wire6))
 }
 
-// Rights to read alone are enough for no verb; rights to write alone are not enough for CLAIM, which hands out what is
-// stored, nor for REAP, which names jobs, and are for the others, which tell nothing of it.
+// Read rights alone suffice for no verb. Write rights alone suffice for all verbs but CLAIM, which hands out stored
+// data, and REAP, which names jobs.
 func TestHalfOfTheRights(t *testing.T) {
 	s := store.Serve(t)
 	require.Equal(t, wire.Integer(1), wire.Dial(t, s.Socket).Do(mine.Enqueue("JOB1", "x")...))
@@ -135,8 +136,8 @@ func TestHalfOfTheRights(t *testing.T) {
 	require.Equal(t, wire.Integer(1), writer.Do(mine.Promote(1)...))
 }
 
-// The verbs on a whole queue declare its base, so the same rights lead to them: to read is enough for STATS, AUDIT asks
-// for both. The pattern of a queue whose name has characters of patterns leads to that queue alone.
+// The verbs about a whole queue declare its base, so the same pattern covers them: read rights suffice for STATS, AUDIT
+// needs both. The pattern for a queue whose name has special characters, escaped, covers only that queue.
 func TestWholeQueue(t *testing.T) {
 	s := store.Serve(t)
 	admin := wire.Dial(t, s.Socket)
@@ -165,8 +166,8 @@ func TestWholeQueue(t *testing.T) {
 	}
 }
 
-// TestAssault has a tenant try every verb with every argument that might reach another's queue, straight and from a
-// script: what is the other's stays as it was, to the byte, and what is the tenant's own stays sound.
+// TestAssault lets a tenant try every verb with every argument that might reach another tenant's queue, directly and from a
+// script: the other's data stay the same, to the byte, and the tenant's own stay sound.
 func TestAssault(t *testing.T) {
 	s := store.Serve(t)
 	admin := wire.Dial(t, s.Socket)
@@ -178,7 +179,7 @@ func TestAssault(t *testing.T) {
 		require.Equal(t, wire.Claimed("JOB"+strconv.Itoa(i), "theirs", 1), admin.Do(theirs.Claim(1<<40)...))
 	}
 	require.Equal(t, wire.Bulk("scheduled"), admin.Do(theirs.Fail("JOB0", "1", 1<<40, 2, "why")...))
-	// What a sweep of theirs would take: a lease that is over and a job that is due.
+	// What a sweep of their queue would take: an expired lease and a due job.
 	require.Equal(t, wire.Integer(0), admin.Do("ZADD", theirs.Active(), "1", "JOB1"))
 	require.Equal(t, wire.Integer(0), admin.Do("ZADD", theirs.Schedule(), "1", "JOB0"))
 	before := store.Read(t, admin)[0]
@@ -197,7 +198,7 @@ func TestAssault(t *testing.T) {
 		}
 		for i, reply := range tenant.Pipeline(batch) {
 			seen[strings.Fields(reply)[0]]++
-			for _, key := range keys(batch[i]) { // a request that names a key of the other's is refused
+			for _, key := range keys(batch[i]) { // a request that names a key of the other tenant is refused
 				if q, _, ok := wire.Split(key); ok && q == theirs {
 					require.True(t, wire.IsError(reply), "%s: %q", wire.Line(batch[i]), reply)
 				}
@@ -216,7 +217,7 @@ func TestAssault(t *testing.T) {
 	}
 }
 
-// keys are the words of a request that stand where its verb has keys.
+// keys are the words of a request at the positions of its verb's keys.
 func keys(args []string) []string {
 	if args[0] == "EVAL" {
 		args = args[3:]
@@ -228,7 +229,7 @@ func keys(args []string) []string {
 	return args[min(2, len(args)):min(2+max(n, 2), len(args))]
 }
 
-// assault is a request that was right, in which some words were replaced by what might lead elsewhere.
+// assault is a valid request in which some words were replaced by others that might reach elsewhere.
 func assault(dice *rand.Rand) []string {
 	pick := func(list ...string) string { return list[dice.IntN(len(list))] }
 	id, token := "JOB"+strconv.Itoa(dice.IntN(5)), strconv.Itoa(1+dice.IntN(2))

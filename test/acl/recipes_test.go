@@ -15,8 +15,8 @@ import (
 	"emq/test/wire"
 )
 
-// TestRecipes makes the users that docs/operations.md tells of, word for word, and lets each do the whole of its work and
-// try everything else.
+// TestRecipes creates the users of docs/operations.md, word for word, and lets each do all of its work and try
+// everything else.
 func TestRecipes(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operations.md")
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func TestRecipes(t *testing.T) {
 	acme, acmes := wire.Queue("acme-mail"), wire.Queue("acme-")
 	one := wire.Integer(1)
 
-	// What nobody of these may: the server is not theirs, nor are others' keys.
+	// None of these users may administer the server or use others' keys.
 	for user := range users {
 		mayNot(user, "KEYS *", "FLUSHALL", "CONFIG SET dir x", "DEBUG SLEEP 0", "ACL SETUSER x", "ACL LIST", "SHUTDOWN", "MODULE UNLOAD emq", "GET outside",
 			"REPLICAOF NO ONE", "CLIENT PAUSE 1", "CLIENT KILL TYPE normal", "MULTI", "EVAL \"return 1\" 0", "MONITOR", "SUBSCRIBE x", "SLOWLOG RESET",
@@ -69,7 +69,7 @@ func TestRecipes(t *testing.T) {
 		}
 	}
 
-	// Each verb is the work of somebody, and of nobody else among those who have one queue.
+	// Each verb belongs to the work of one of the users that have one queue, and no other of these may call it.
 	theirs := map[string][]string{
 		"producer": {words(mail.Enqueue("JOB1", "x")), words(mail.ScheduleIn("JOB2", "x", 1<<40)), "EMQ.MENQUEUE emq:{mail}: JOB3 x JOB4 x JOB5 x JOB6 x",
 			"EMQ.MSCHEDULE emq:{mail}: in JOB7 1000000 x"},
@@ -114,29 +114,29 @@ func TestRecipes(t *testing.T) {
 	}
 	mayNot("tenant", words(mail.Claim(1)), words(wire.Queue("acme").Claim(1)), "EMQ.PAUSE emq:{mail}: 0", "INFO", "HGETALL "+acme.Row("JOB2"))
 
-	// An operator looks into everything, and gets no further.
+	// An operator may look at everything, and change nothing but by the verbs.
 	require.Equal(t, one, admin.Do(other.Enqueue("JOB1", "x")...))
 	mayRun("operator", "HGETALL "+mail.Row("JOB1"), "HMGET "+mail.Row("JOB1")+" last_error failures", "ZRANGE "+mail.Dead()+" 0 -1", "ZSCORE "+mail.Active()+" JOB1",
 		"GET {emq}:version", "SCAN 0", "INFO everything", "SLOWLOG GET", "LATENCY LATEST", "LATENCY HISTOGRAM", "CONFIG GET emq.*", "CLIENT LIST", "MEMORY USAGE "+other.Row("JOB1"),
 		"BGSAVE", "ACL LOG", "ACL WHOAMI", "COMMAND DOCS EMQ.CLAIM", "MODULE LIST", "EMQ.PAUSE emq:{other}: 1", "EMQ.REQUEUE emq:{other}: dead JOB9")
 
-	// An operator takes a job from its holder.
+	// An operator may take a job from its holder.
 	admin.Must("EMQ.RESUME " + other.Base())
 	require.Equal(t, wire.Claimed("JOB1", "x", 1), admin.Do(other.Claim(30000)...))
 	may("operator", wire.Bulk("pending"), other.Release("JOB1", "1", 0)...)
 
-	// An observer sees what an operator does, and can change nothing of it. What the package operator asks for stands in its own test.
+	// An observer sees what an operator sees, and can change nothing. What package operator needs is tested there.
 	mayRun("observer", "HMGET "+other.Row("JOB1")+" last_error failures", "HGET "+other.Row("JOB1")+" payload", "HSTRLEN "+other.Row("JOB1")+" payload", "EXISTS "+other.Row("JOB1"),
 		"ZRANGE "+mail.Dead()+" 0 -1", "ZSCORE "+mail.Active()+" JOB1", "ZRANK "+mail.Active()+" JOB1", "ZCOUNT "+mail.Active()+" 0 1", "ZLEXCOUNT "+mail.Dead()+" - +",
 		"ZCARD "+mail.Dead(), "GET {emq}:version", "INFO emq", "CONFIG GET save", "EMQ.STATS emq:{other}:")
 	mayNot("observer", words(other.Release("JOB1", "1", 0)), "EMQ.AUDIT emq:{mail}: 0 1", "SCAN 0", "SLOWLOG GET", "CLIENT LIST", "BGSAVE", "ACL LOG")
 
-	// A viewer sees its own tenant's queues, and not even that there are others.
+	// A viewer sees its own tenant's queues, and does not learn of others.
 	may("viewer", wire.Array(wire.Bulk(acme.Base()), wire.Bulk(acmes.Base())), "EMQ.QUEUES", "", "10")
 	mayNot("viewer", "EMQ.STATS emq:{mail}:", "INFO", "SCAN 0", "HGETALL "+acme.Row("JOB2"), "ZRANGE "+acme.Pending()+" 0 -1", words(acme.Claim(1)), "EMQ.PAUSE emq:{acme-mail}: 0",
 		"EMQ.AUDIT emq:{acme-mail}: 0 1", "EMQ.REMOVE emq:{acme-mail}: any JOB2")
 
-	// An exporter has figures of all, and no job.
+	// An exporter gets the figures of all queues, and no job.
 	mayRun("exporter", "INFO emq", "EMQ.STATS emq:{mail}:", "EMQ.STATS emq:{other}:")
 	require.Contains(t, users["exporter"].Do("EMQ.QUEUES", "", "10"), other.Base())
 	mayNot("exporter", "HGETALL "+mail.Row("JOB1"), "GET {emq}:version", "CONFIG GET *", "SCAN 0", "ZRANGE "+mail.Dead()+" 0 -1", "CLIENT LIST", "SLOWLOG GET")

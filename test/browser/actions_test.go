@@ -20,7 +20,7 @@ import (
 	"emq/test/wire"
 )
 
-// desk is a person before the page, and the server behind it. What was done is looked up there, not on the page.
+// desk is a person at the page, with the server behind it. The tests check the effects in the server, not on the page.
 type desk struct {
 	*tab
 	server *store.Place
@@ -28,7 +28,7 @@ type desk struct {
 	url    string
 }
 
-// both are the looks in which each action is done: two that have nothing in common.
+// both are the looks in which each action is tested: two that have nothing in common.
 var both = []look{{}, {dark: true, narrow: true}}
 
 // sit opens the page on a server of its own.
@@ -40,7 +40,7 @@ func sit(t *testing.T, l look) *desk {
 
 func (d *desk) goTo(path string) { d.Helper(); d.tab.goTo(d.url + path) }
 
-// state is that of a job in the server, and empty if there is none.
+// state is the state of a job in the server; empty if there is no such job.
 func (d *desk) state(q wire.Queue, id string) string {
 	d.Helper()
 	state, _ := wire.Value(d.conn.Do("HGET", q.Row(id), "state")).(string)
@@ -56,13 +56,13 @@ func (d *desk) becomes(q wire.Queue, id, state string) {
 	}
 }
 
-// sound holds that the server is what its wire allows.
+// sound checks that the wire allows the contents of the server.
 func (d *desk) sound() {
 	d.Helper()
 	require.Empty(d, d.server.Keyspace().Check(wire.Wire6))
 }
 
-// asked says yes to the question that came, and waits for the task's end.
+// asked confirms the question that the page asks, and waits for the task to end.
 func (d *desk) asked(jobs int) {
 	d.Helper()
 	d.at("bulk")
@@ -153,7 +153,7 @@ func TestTicked(t *testing.T) {
 		d.asked(2)
 		require.Equal(d, sorted(ids[:1], ids[2:3], ids[4:]), members(d.conn, q.Pending()))
 
-		// All of a page are those of the page, and no others.
+		// "All of this page" ticks the page's jobs and no others.
 		d.goTo(place(q, ""))
 		d.tap("thead input")
 		d.reads("50 jobs chosen")
@@ -265,7 +265,7 @@ func made(id string) time.Time {
 	return time.UnixMilli(n>>22 + time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()).Truncate(time.Second)
 }
 
-// The list of queues: it moves by itself, and a filter narrows it down as it is typed.
+// The list of queues: it updates by itself, and a filter narrows it down as it is typed.
 func TestQueues(t *testing.T) {
 	each(t, func(d *desk) {
 		enqueue(d.conn, d, "mails", 7, func(i int) string { return "x" })
@@ -322,7 +322,7 @@ func TestSearch(t *testing.T) {
 		d.press("Search on from here")
 		d.reads("2 found")
 
-		// The server lets it wait, and somebody stops it: then it asks no more.
+		// The search is stopped while the server makes it wait: then it sends no more requests.
 		d.goTo(place(q, ""))
 		d.fill("Text", "needle")
 		require.NoError(d, d.server.Signal(syscall.SIGSTOP))
@@ -337,7 +337,7 @@ func TestSearch(t *testing.T) {
 	})
 }
 
-// What is done with many jobs goes on by itself, can be stopped, and goes on where it was stopped.
+// A bulk action runs by itself, can be stopped, and can be continued where it was stopped.
 func TestBulk(t *testing.T) {
 	each(t, func(d *desk) {
 		q := wire.Queue("orders")
@@ -431,7 +431,7 @@ func TestKeyboard(t *testing.T) {
 		d.has("[data-field=status]", "done")
 		require.Equal(d, sorted(of[0]), members(d.conn, q.Pending()))
 
-		// The keys that who knows them has.
+		// The keyboard shortcuts.
 		d.goTo("/")
 		d.reads("payments")
 		d.key("/")
@@ -443,7 +443,7 @@ func TestKeyboard(t *testing.T) {
 	})
 }
 
-// Without scripts the forms do what they do with them.
+// The forms work without scripts as they do with them.
 func TestFormsWithoutScripts(t *testing.T) {
 	for _, l := range both[:store.Rounds(t, 1, len(both))] {
 		l.scriptless = true
@@ -518,8 +518,9 @@ func TestTheme(t *testing.T) {
 	}
 }
 
-// A page of somebody else's can have a visitor's browser send forms here. They change nothing, wherever the page is from: a port
-// beside ours, a name of ours, or one that has no relation to it, for which browsers say less where there is no TLS.
+// A foreign page can make a visitor's browser send forms here. They must change nothing, wherever that page is from:
+// another port of this host, another name of it, or an unrelated host, for which browsers send less information without
+// TLS.
 func TestCrossSite(t *testing.T) {
 	const untrusted = "The Cross-Origin-Opener-Policy header has been ignored" // which it is under a name without TLS
 	s, c := serve(t)
@@ -568,7 +569,7 @@ func TestCrossSite(t *testing.T) {
 	}
 }
 
-// A name that nobody can type is a queue like others.
+// A queue with a name that nobody can type works like others.
 func TestHostileName(t *testing.T) {
 	each(t, func(d *desk) {
 		bad := `JOB<img src=x onerror=alert(1)>'"` + "ÿ"
@@ -596,7 +597,7 @@ func TestHostileName(t *testing.T) {
 	})
 }
 
-// A payload of 20 MB is shown when it is asked for, as far as a browser bears it, and comes whole as a file.
+// A payload of 20 MB is shown on request, up to a length that a browser can bear, and can be downloaded whole.
 func TestHugePayload(t *testing.T) {
 	each(t, func(d *desk) {
 		q, payload := wire.Queue("videos"), strings.Repeat("0123456789abcdef", 20<<20/16)
@@ -618,8 +619,8 @@ func TestHugePayload(t *testing.T) {
 	})
 }
 
-// The primary dies while many jobs are being requeued. The page finds the new one by the Sentinels, tells how far it came, and
-// goes on: in the end the right jobs are pending and no others.
+// The primary dies while many jobs are being requeued. The page finds the new one through the Sentinels, shows the
+// progress, and continues: in the end exactly the right jobs are pending.
 func TestFailover(t *testing.T) {
 	primary := store.Open(t, store.Pumped())
 	replica := store.Open(t, store.Pumped(store.Following(primary.Addr())...))
@@ -630,7 +631,7 @@ func TestFailover(t *testing.T) {
 	of := deadLetters(c, t, q)
 	require.Equal(t, wire.Integer(1), c.Do("WAIT", "1", "0"))
 	at := host(t, "valkey://"+addresses[0]+"?master_set="+store.Group+"&addr="+addresses[1]+"&addr="+addresses[2], web.Options{})
-	b := open(t, look{dark: true, narrow: true}) // closed before the page is, whose end would cut its stream
+	b := open(t, look{dark: true, narrow: true}) // closed before the page, so that its stream is not cut
 	b.expects("answer 502", "status of 502")
 	b.goTo(at + place(q, "/groups"))
 	b.tap("[data-group] input")

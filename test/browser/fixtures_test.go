@@ -23,7 +23,7 @@ func serve(t testing.TB, args ...string) (*store.Place, *wire.Conn) {
 	return s, s.Conn()
 }
 
-// id is one that tells when it was made: the canonical form of the Go package.
+// id makes an id that contains its time: the canonical form of the Go package.
 func id(made time.Time, n int) string {
 	const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	since := made.UnixMilli() - time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
@@ -35,7 +35,7 @@ func id(made time.Time, n int) string {
 	return "JOB" + string(text)
 }
 
-// all sends commands, some thousand on the way at a time, and holds that none was refused.
+// all sends commands, some thousand in a pipeline, and checks that none was refused.
 func all(c *wire.Conn, t testing.TB, commands [][]string) (replies []string) {
 	t.Helper()
 	for some := range slices.Chunk(commands, 2000) {
@@ -68,13 +68,14 @@ func enqueue(c *wire.Conn, t testing.TB, q wire.Queue, n int, payload func(i int
 	return ids
 }
 
-// cause is why jobs failed: a text for the i-th of all jobs, and for how many.
+// cause is a reason for failures: the error text of the i-th job, and the number of jobs.
 type cause struct {
 	jobs int
 	text func(i int) string
 }
 
-// causes are of 8000 jobs. What is not the cause differs from job to job; two causes differ in their end alone.
+// causes are those of 8000 jobs. The variable parts of the texts differ from job to job; two causes differ only at
+// their end.
 var causes = []cause{
 	{3000, func(i int) string {
 		return fmt.Sprintf("dial tcp 10.%d.%d.%d:5432: connect: connection refused", i%7, i%251, i%13)
@@ -127,7 +128,7 @@ func deadLetters(c *wire.Conn, t testing.TB, q wire.Queue) (of [][]string) {
 	return of
 }
 
-// members are the ids in a set, sorted.
+// members returns the ids in a set, sorted.
 func members(c *wire.Conn, key string) (ids []string) {
 	for _, id := range wire.Value(c.Do("ZRANGE", key, "0", "-1")).([]any) {
 		ids = append(ids, id.(string))
@@ -143,7 +144,7 @@ func sorted(lists ...[]string) []string {
 	return ids
 }
 
-// ofManyKinds are jobs of all states, of a healthy queue and of queues that somebody broke, and a payload of 20 MB.
+// ofManyKinds makes jobs in all states, in a healthy queue and in broken ones, and a payload of 20 MB.
 func ofManyKinds(c *wire.Conn, t testing.TB) {
 	t.Helper()
 	enqueue(c, t, "orders", 320, func(i int) string { return fmt.Sprintf(`{"order":%d,"to":{"name":"Ann","city":"Gràcia"}}`, i) })

@@ -27,7 +27,7 @@ func pageOf(t *testing.T, l look, html string) *tab {
 	return b
 }
 
-// Each kind of fault is found, and a page without any has none: else the other tests would hold nothing.
+// Each kind of fault is found, and a page without faults has none: otherwise the other tests would prove nothing.
 func TestFaults(t *testing.T) {
 	for _, tt := range []struct{ name, html, fault string }{
 		{"none", ``, ""},

@@ -46,14 +46,14 @@ func million(c *wire.Conn, t testing.TB, jobs, queues int) {
 	t.Logf("%d jobs in %d queues in %s; %s", made, queues+1, time.Since(start).Round(time.Second), c.Info("used_memory_human"))
 }
 
-// viewers is how many look at the page at the same time, and spell how long is measured.
+// viewers is the number of simultaneous viewers of the page, and spell the time of the measurement.
 const (
 	viewers = 50
 	spell   = 60 * time.Second
 )
 
-// The page at ten million jobs in ten thousand queues: its screens, and what it costs the server that fifty look at it. The
-// figures are printed; what they should be is in docs/page.md. It takes a machine with 4 GiB to spare.
+// The page with ten million jobs in ten thousand queues: its screens, and the load that fifty viewers put on the server. The
+// figures are printed; docs/page.md has those to expect. It needs 4 GiB of free memory.
 func TestMillions(t *testing.T) {
 	if os.Getenv("EMQ_PROOF") == "" {
 		t.Skip("EMQ_PROOF is not set")
@@ -116,7 +116,7 @@ func TestMillions(t *testing.T) {
 	cpu(fmt.Sprintf("and %d who look, and a browser", viewers))
 }
 
-// busy is the time that a process has had of all cores.
+// busy is the CPU time of a process.
 func busy(t testing.TB, pid int) time.Duration {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -1,7 +1,7 @@
-// Package browser asks one question: does the page work in the hands of a person? It opens every screen and does every action in
-// a real browser, over a real server, in light and dark, wide and narrow, and holds that the server's state is what was asked for.
-// What a browser complains of, and what axe finds wrong for those who can't see or have no mouse, is a failure. Pictures of
-// all screens are left in build/screens, to be looked at.
+// Package browser answers one question: does the page work for a person? It opens every screen and does every action in
+// a real browser, with a real server, in light and dark, wide and narrow, and checks the effects in the server. A
+// complaint of the browser, or an accessibility finding of axe, is a failure. Pictures of all screens are left in
+// build/screens.
 package browser
 
 import (
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M, path string) int {
 	var end context.CancelFunc
-	// The pages are our own, and a container has no room for a sandbox; nor has its /dev/shm for pictures.
+	// The pages are our own, and in a container there may be no sandbox, and too little /dev/shm for pictures.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("force-color-profile", "srgb"),
 		chromedp.Flag("host-resolver-rules", "MAP *.example 127.0.0.1")) // for origins that differ

@@ -15,7 +15,7 @@ import (
 	"emq/test/wire"
 )
 
-// host serves the page on the server at a URL of valkey-go's, until the end of the test, and returns where.
+// host serves the page for the server at a URL in valkey-go's form, until the end of the test, and returns the page's URL.
 func host(t testing.TB, server string, o web.Options) (url string) {
 	t.Helper()
 	parsed, err := valkey.ParseURL(server)
@@ -36,10 +36,10 @@ func host(t testing.TB, server string, o web.Options) (url string) {
 	return s.URL + o.BasePath
 }
 
-// place is the path of a queue or a job on the page: names are encoded as web does it.
+// place is the path of a queue or a job on the page.
 func place(q wire.Queue, rest string) string { return "/q/" + encode(string(q)) + rest }
 
-// encode is what names.go of web promises of URLs, said once more, so that a slip there is seen here.
+// encode repeats the encoding of names.go in package web, so that a mistake there shows here.
 func encode(name string) string {
 	var b strings.Builder
 	for i, c := range []byte(name) {
@@ -53,7 +53,7 @@ func encode(name string) string {
 	return b.String()
 }
 
-// row is the part of the page that shows a queue, a job, a group or a task.
+// row is the selector of the part of the page that shows a queue, a job, a group or a task.
 func row(kind, name string) string { return "[data-" + kind + `="` + encode(name) + `"]` }
 
 // settled waits until the page has figures.

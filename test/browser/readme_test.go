@@ -20,11 +20,11 @@ import (
 
 var update = flag.Bool("update", false, "write the pictures of docs/screens anew")
 
-// largest is what a picture in README may have.
+// largest is the maximum size of a picture in the README.
 const largest = 150 << 10
 
-// TestReadme has the pictures that README shows: they are there, and small. With -update it makes them, of a shop on an ordinary
-// day whose database was away for a while.
+// TestReadme checks that the README's pictures exist and are small. With -update it makes them: of a shop on an
+// ordinary day whose database was down for a while.
 func TestReadme(t *testing.T) {
 	const dir = "../../docs/screens"
 	if *update {
@@ -72,10 +72,10 @@ func shop(t *testing.T, dir string) {
 	picture("dead-letters.png")
 }
 
-// traffic is how often a job comes, and how long it takes.
+// traffic is the interval of a queue's jobs, and the time that each takes.
 type traffic struct{ every, takes time.Duration }
 
-// work has queues at work until the end of the test: jobs come and go by workers of clients/go.
+// work keeps queues busy until the end of the test, with producers and workers of clients/go.
 func work(t testing.TB, socket string, queues map[string]traffic) {
 	t.Helper()
 	client, err := emq.Open("unix://" + socket)
@@ -88,7 +88,7 @@ func work(t testing.TB, socket string, queues map[string]traffic) {
 	for name, traffic := range queues {
 		q := emq.NewQueue[order](client, name)
 		emq.Handle(worker, q, func(context.Context, *emq.Job[order]) error {
-			// Now slower, now faster than the jobs come.
+			// Sometimes slower, sometimes faster than the jobs come.
 			wave := 1 + 0.9*math.Sin(time.Since(began).Minutes()*2+float64(len(name)))
 			time.Sleep(time.Duration(wave * float64(traffic.takes)))
 			return nil

@@ -11,12 +11,12 @@ import (
 	"emq/test/wire"
 )
 
-// screen is one that a person can get to, and what can be read on it, whether scripts run or not.
+// screen is a screen of the page, and what can be read on it, with or without scripts.
 type screen struct {
 	name  string
 	path  string
 	reads []string
-	then  func(b *tab) // what is done on the way, by clicks
+	then  func(b *tab) // clicks that lead to it
 }
 
 // everything are the screens of a server with queues of all kinds.
@@ -81,7 +81,7 @@ func TestScreens(t *testing.T) {
 		for _, l := range looks(scriptless) {
 			t.Run(l.String(), func(t *testing.T) {
 				b := open(t, l)
-				b.expects("answer 404", "status of 404") // of what is not there
+				b.expects("answer 404", "status of 404") // for what does not exist
 				for _, screen := range everything(c) {
 					t.Run(screen.name, func(t *testing.T) {
 						b := b.of(t)
@@ -98,7 +98,7 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// An empty server, one whose store nobody claimed, and one of another wire say what they are.
+// For an empty server, an unclaimed store and a store of another wire, the page says so.
 func TestEmpty(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -126,7 +126,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// Who may only look is shown no button, and what he sends nevertheless changes nothing.
+// A viewer sees no buttons, and a form that a viewer sends nevertheless changes nothing.
 func TestViewer(t *testing.T) {
 	s, c := serve(t)
 	ofManyKinds(c, t)
@@ -156,7 +156,7 @@ func TestViewer(t *testing.T) {
 	require.Empty(t, before.Diff(s.Keyspace()))
 }
 
-// What the page's user of Valkey may not do is said where it is missing, and nothing else goes with it.
+// If the page's Valkey user lacks a right, the page says so where it matters, and everything else works.
 func TestRights(t *testing.T) {
 	s, c := serve(t)
 	ofManyKinds(c, t)
@@ -187,7 +187,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// The server goes, and the page says so and keeps what it has; the server comes, and the page is well again by itself.
+// When the server stops, the page says so and keeps its figures; when the server is back, the page recovers by itself.
 func TestServerGone(t *testing.T) {
 	s, c := serve(t, "--appendonly", "yes", "--appendfsync", "always")
 	ofManyKinds(c, t)

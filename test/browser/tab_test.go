@@ -25,10 +25,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// look is how a person has the page before them.
+// look is how a person views the page.
 type look struct{ dark, narrow, scriptless bool }
 
-// looks are all of them in which a screen must be whole.
+// looks are all looks in which a screen must be faultless.
 func looks(scriptless bool) []look {
 	return []look{{false, false, scriptless}, {true, false, scriptless}, {false, true, scriptless}, {true, true, scriptless}}
 }
@@ -49,7 +49,7 @@ func (l look) String() string {
 	return name
 }
 
-// tab is a tab of the browser, with a profile of its own. At the end of its test it must have heard no complaint that the test
+// tab is a tab of the browser, with a profile of its own. Its test fails if the browser made a complaint that the test
 // did not expect.
 type tab struct {
 	testing.TB
@@ -60,7 +60,7 @@ type tab struct {
 	*ears
 }
 
-// ears are what a tab has heard.
+// ears collects the browser's complaints about a tab.
 type ears struct {
 	mu         sync.Mutex
 	complaints []string
@@ -75,7 +75,7 @@ func open(t testing.TB, l look) *tab {
 	b := &tab{TB: t, ctx: ctx, look: l, ears: &ears{}}
 	require.NoError(t, chromedp.Listen(ctx, b.hear)) // the first call makes the tab, to live as long as its context
 	call(b, audits.Enable, cdp.Empty{})
-	call(b, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}) // each tab is the one in front
+	call(b, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}) // every tab behaves as if it had the focus
 	call(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `document.addEventListener('securitypolicyviolation',
 		e => console.error('CSP: ' + e.violatedDirective + ' forbids ' + (e.blockedURI || e.sample)))`})
 	b.see(l)
@@ -83,7 +83,7 @@ func open(t testing.TB, l look) *tab {
 	return b
 }
 
-// close leaves behind what the tab looked like if the test failed, and holds that it heard no complaint.
+// close leaves a picture of the tab if the test failed, and checks that there was no complaint.
 func (b *tab) close() {
 	if b.Failed() {
 		b.picture("failed-" + strings.NewReplacer("/", "-").Replace(b.Name()))
@@ -94,14 +94,14 @@ func (b *tab) close() {
 	}
 }
 
-// of is the same tab in a part of its test.
+// of returns the same tab for a subtest.
 func (b *tab) of(t testing.TB) *tab {
 	part := &tab{TB: t, ctx: b.ctx, look: b.look, size: b.size, ears: b.ears}
 	t.Cleanup(part.close)
 	return part
 }
 
-// see changes how the page is seen.
+// see changes the look.
 func (b *tab) see(l look) {
 	b.Helper()
 	b.look = l
@@ -118,7 +118,7 @@ func (b *tab) see(l look) {
 	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: l.scriptless})
 }
 
-// hear takes down what the browser says that a person would find in its console, its issues or its list of requests.
+// hear records what a person would find in the browser's console, issues or list of requests.
 func (b *ears) hear(event any) {
 	switch e := event.(type) {
 	case *runtime.EventConsoleAPICalled:
@@ -157,21 +157,21 @@ func (b *ears) complain(format string, args ...any) {
 	b.complaints = append(b.complaints, fmt.Sprintf(format, args...))
 }
 
-// expects names a part of complaints that are none here: a refusal that the test is about.
+// expects names parts of complaints that the test expects, such as a refusal that it is about.
 func (b *ears) expects(parts ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expected = append(b.expected, parts...)
 }
 
-// complained tells whether there was a complaint with such a part.
+// complained reports whether there was a complaint with such a part.
 func (b *ears) complained(part string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(b.complaints, func(complaint string) bool { return strings.Contains(complaint, part) })
 }
 
-// heard takes the complaints until now that nobody expected.
+// heard returns the unexpected complaints until now, and forgets them.
 func (b *ears) heard() (unexpected []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,7 +200,7 @@ func call[P, R any](b *tab, command cdp.Command[P, R], params P) R {
 	return result
 }
 
-// eval asks the page.
+// eval evaluates an expression in the page.
 func eval[T any](b *tab, expression string) (v T) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -210,7 +210,7 @@ func eval[T any](b *tab, expression string) (v T) {
 	return v
 }
 
-// ask is eval while the page may be on its way to another one: then it has no answer.
+// ask is eval for a page that may be navigating; ok is false if it was.
 func ask[T any](b *tab, expression string) (v T, ok bool) {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
@@ -218,7 +218,7 @@ func ask[T any](b *tab, expression string) (v T, ok bool) {
 	return v, err == nil
 }
 
-// goTo opens an address, as one typed by hand; and again if the page that was there loaded itself at that moment.
+// goTo opens an address as if it was typed; it tries again if the old page reloaded itself at that moment.
 func (b *tab) goTo(url string) {
 	b.Helper()
 	b.await(url, func() bool {
@@ -233,7 +233,7 @@ func (b *tab) goTo(url string) {
 	})
 }
 
-// path is where the tab is.
+// path is the path of the tab's URL.
 func (b *tab) path() string {
 	b.Helper()
 	return eval[string](b, "location.pathname + location.search")
@@ -251,7 +251,7 @@ func (b *tab) waitFor(what, expression string) {
 	b.await(what, func() bool { ok, _ := ask[bool](b, "!!("+expression+")"); return ok })
 }
 
-// await is store.WaitFor at a pace that leaves the browser time for its own work.
+// await is store.WaitFor with pauses that leave the browser time for its own work.
 func (b *tab) await(what string, happened func() bool) {
 	b.Helper()
 	for end := time.Now().Add(patience); !happened(); time.Sleep(20 * time.Millisecond) {
@@ -259,7 +259,7 @@ func (b *tab) await(what string, happened func() bool) {
 	}
 }
 
-// reads waits until the page can be read to say so; lacks until it no longer says so.
+// reads waits until the page shows the texts; lacks, until it no longer does.
 func (b *tab) reads(texts ...string) {
 	b.Helper()
 	for _, text := range texts {
@@ -275,12 +275,12 @@ func (b *tab) lacks(texts ...string) {
 }
 
 func quote(text string) string {
-	b, _ := json.Marshal(text) // a text of JSON is one of JavaScript
+	b, _ := json.Marshal(text) // a JSON string is a JavaScript string
 	return string(b)
 }
 
-// find is an expression for the first thing that is shown, can be used, and has that name: what a person reads on it, or what is
-// read to them.
+// find is an expression for the first visible and enabled element with that name: the text that a person reads on it,
+// or that a screen reader reads out.
 func find(within, things, name string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll(%s)].filter(r => r.checkVisibility()).flatMap(r => [...r.querySelectorAll(%s)]).find(e => {
 		const named = [e.innerText, e.value, e.ariaLabel, e.title, ...[...(e.labels || [])].map(l => l.innerText)]
@@ -293,7 +293,7 @@ const (
 	filled  = "input, select, textarea"
 )
 
-// press clicks, by the mouse, what has that name; pressIn what has it within a part of the page.
+// press clicks the element with that name; pressIn, the one within a part of the page.
 func (b *tab) press(name string) { b.Helper(); b.pressIn("body", name) }
 
 func (b *tab) pressIn(within, name string) {
@@ -301,8 +301,8 @@ func (b *tab) pressIn(within, name string) {
 	b.click(name, find(within, pressed, name))
 }
 
-// click clicks the thing of an expression in its middle, once it is there, stands still, and nothing else lies over it; and again
-// if the page moved it away under the mouse, which it can't without scripts.
+// click clicks the middle of an expression's element, once it is there, does not move, and nothing covers it; and again if a
+// script moved it away under the mouse.
 func (b *tab) click(name, expression string) {
 	b.Helper()
 	var before []float64
@@ -327,16 +327,16 @@ func (b *tab) click(name, expression string) {
 	})
 }
 
-// tap clicks the first element of a selector that is shown.
+// tap clicks the first visible element of a selector.
 func (b *tab) tap(selector string) {
 	b.Helper()
 	b.click(selector, fmt.Sprintf("[...document.querySelectorAll(%s)].find(e => e.checkVisibility({visibilityProperty: true}) && !e.disabled)", quote(selector)))
 }
 
-// tapText clicks the link that reads so.
+// tapText clicks the link with that text.
 func (b *tab) tapText(name string) { b.Helper(); b.click(name, find("main", "a[href]", name)) }
 
-// tabTo goes by the Tab key to what has that name, and presses a key there.
+// tabTo moves the focus with the Tab key to the element with that name, and presses a key there.
 func (b *tab) tabTo(name, key string) {
 	b.Helper()
 	target := find("body", pressed, name)
@@ -358,13 +358,13 @@ func (b *tab) has(selector, text string) {
 	b.waitFor(selector+" to have "+text, fmt.Sprintf("document.querySelector(%s)?.innerText.trim().includes(%s)", quote(selector), quote(text)))
 }
 
-// at waits until the tab is on a screen and all of it is there.
+// at waits until the tab shows a screen completely.
 func (b *tab) at(screen string) {
 	b.Helper()
 	b.waitFor("the screen "+screen, fmt.Sprintf("document.readyState === 'complete' && document.querySelector('main').dataset.screen === %s", quote(screen)))
 }
 
-// fill types into the field of that name, in the place of what was there.
+// fill replaces the text of the field with that name by typing.
 func (b *tab) fill(name, value string) {
 	b.Helper()
 	field := find("body", filled, name)
@@ -380,7 +380,7 @@ func (b *tab) set(name, value string) {
 	eval[bool](b, fmt.Sprintf("(%s).value = %s, true", find("body", filled, name), quote(value)))
 }
 
-// choose takes an option of a list, by its text.
+// choose selects an option of a list by its text.
 func (b *tab) choose(name, option string) {
 	b.Helper()
 	eval[bool](b, fmt.Sprintf(`(() => {
@@ -392,10 +392,10 @@ func (b *tab) choose(name, option string) {
 	})()`, find("body", "select", name), quote(option)))
 }
 
-// key types, as by the keyboard.
+// key types on the keyboard.
 func (b *tab) key(keys string) { b.Helper(); b.do(chromedp.KeyEvent(keys)) }
 
-// whole holds that the screen is as it must be for everybody, and leaves a picture of it.
+// whole checks that the screen has no faults, and leaves a picture of it.
 func (b *tab) whole(name string) {
 	b.Helper()
 	b.picture(name + "-" + b.look.String())
@@ -418,7 +418,7 @@ func (b *tab) faults() (found []string) {
 	return append(found, b.heard()...)
 }
 
-// axe are its findings, a line for each element.
+// axe returns axe's findings, a line for each element.
 func (b *tab) axe() (found []string) {
 	b.Helper()
 	source, err := os.ReadFile("node_modules/axe-core/axe.min.js")
@@ -430,7 +430,7 @@ func (b *tab) axe() (found []string) {
 		'axe: ' + v.id + ' (' + v.impact + '): ' + v.help + ': ' + n.target.join(' ') + ': ' + n.failureSummary.replace(/\s+/g, ' '))))`)
 }
 
-// tallest is how much of a long page a picture shows.
+// tallest is the largest height of a picture.
 const tallest = 4000
 
 // picture leaves a picture of the whole page.
@@ -441,7 +441,7 @@ func (b *tab) picture(name string) {
 
 func (b *tab) pictureTo(path string, tallest float64) {
 	b.Helper()
-	// What sticks to the window's edge is where it belongs if the window is as high as the page.
+	// Elements that stick to the window's edge are in their place only if the window is as high as the page.
 	size := b.size
 	size.Height = int64(max(float64(size.Height), min(tallest, call(b, page.GetLayoutMetrics, cdp.Empty{}).CSSContentSize.Height)))
 	call(b, emulation.SetDeviceMetricsOverride, size)

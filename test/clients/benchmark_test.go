@@ -11,7 +11,7 @@ import (
 	"emq/test/wire"
 )
 
-// TestBenchmark holds what docs/protocol.md says of the numbers that valkey-benchmark makes up.
+// TestBenchmark checks what docs/protocol.md says about the numbers that valkey-benchmark generates.
 func TestBenchmark(t *testing.T) {
 	s, c := serve(t, "")
 	bench := func(number string) string {

@@ -1,6 +1,6 @@
-// Package clients asks one question: what do the clients that people have make of the verbs? Each does the same deeds as it
-// comes, and as docs/protocol.md says that it should be set up, and what its user gets to see is held against the page's
-// table of clients.
+// Package clients answers one question: how do common clients cope with the verbs? Each does the same deeds with its
+// default settings, and with those that docs/protocol.md advises. The results that its user sees are compared with the
+// page's table of clients.
 package clients
 
 import (
@@ -38,7 +38,7 @@ const (
 	binary = "\xff\x00\xfe"
 )
 
-// deed is what a client is asked to do. Those that need a setting have it as the page gives it.
+// deed is a task for a client. If it needs a setting, that is the page's.
 type deed string
 
 const (
@@ -60,11 +60,11 @@ const (
 	wrongExplained deed = "claim wrong, last error" // the same, and then the client is asked for the error
 
 	// BCLAIM, as the client comes, and then set up as the page says.
-	waitShort        deed = "wait 3000" // so many ms; no job comes
+	waitShort        deed = "wait 3000" // for 3000 ms; no job comes
 	waitLong         deed = "wait 12000"
 	waitForEver      deed = "wait 0"
 	waitBeside       deed = "wait beside"    // and when told so, an ENQUEUE by the same client
-	waitGivenUp      deed = "wait given up"  // and when told so, or after the time that is set for a call, it is given up
+	waitGivenUp      deed = "wait given up"  // and when told so, or after the client's own timeout, it is given up
 	waitCancelled    deed = "wait cancelled" // the same, with asyncio
 	waitShifted      deed = "wait shifted"   // given up, then PING on the same connection
 	waitGivenUpRight deed = "wait given up right"
@@ -75,10 +75,10 @@ const (
 	waitUnblocked    deed = "wait unblocked right" // CLIENT ID, BCLAIM until CLIENT UNBLOCK, PING, on one connection
 )
 
-// right tells whether the client is to be set up as the page says for calls that wait.
+// right reports whether the client has the page's settings for calls that wait.
 func (d deed) right() bool { return strings.HasSuffix(string(d), " right") }
 
-// said is what the user of a client got to see: a reply or an exception.
+// said is what the user of a client sees: a reply or an exception.
 type said struct {
 	Reply any    `json:"reply"`
 	Error string `json:"error"`
@@ -90,21 +90,21 @@ type program struct {
 	start   func(t *testing.T, addr string, deed deed, user string) *run
 }
 
-// run is a deed that is under way.
+// run is a deed in progress.
 type run struct {
-	next  func()          // has a claim that waits be given up, or another command be sent beside it
-	ended <-chan struct{} // the claim that waits is over for the client
+	next  func()          // makes the client give up a waiting claim, or send another command meanwhile
+	ended <-chan struct{} // the waiting claim is over for the client
 	end   func() said     // waits for the end of the deed
 }
 
-// run has a deed done.
+// run does a deed.
 func (p program) run(t *testing.T, addr string, deed deed, user string) said {
 	t.Helper()
 	return p.start(t, addr, deed, user).end()
 }
 
-// programs are the clients of the page's table, by the names that they have there. tools/clients.sh installs those that are
-// no Go modules.
+// programs are the clients of the page's table, by their names there. tools/clients.sh installs those that are not Go
+// modules.
 var programs = map[string]program{
 	"go-redis 9.23":      goRedis,
 	"valkey-go 1.0.79":   valkeyGo,
@@ -123,17 +123,17 @@ var programs = map[string]program{
 	"Redis::Fast 0.34":   child("", "/usr/bin/perl", "testdata/perl/client.pl"),
 }
 
-// TestMain: the tests here wait for clients more than they work.
+// These tests spend most of their time waiting for clients, so TestMain lets more of them run in parallel.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "8")
 	os.Exit(m.Run())
 }
 
-// child is a program of another language. It may need a library that is not the system's: NAME=folder, below build/clients.
+// child is a program in another language. It may need a library of its own: NAME=folder, below build/clients.
 func child(library string, argv ...string) program {
 	start := func(args ...string) *run {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // one that hangs is a failure
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a hanging one fails the test
 		cmd := exec.CommandContext(ctx, argv[0], append(argv[1:], args...)...)
 		if name, folder, ok := strings.Cut(library, "="); ok {
 			path, err := filepath.Abs("../../build/clients/" + folder)
@@ -174,7 +174,7 @@ func child(library string, argv ...string) program {
 				defer cancel()
 				if err == nil {
 					_ = in.Close()
-					line := <-last // read to its end, as Wait demands
+					line := <-last // read to its end, as Wait requires
 					if err = cmd.Wait(); err == nil {
 						err = json.Unmarshal([]byte(line), &s)
 					}
@@ -198,8 +198,8 @@ func child(library string, argv ...string) program {
 	}
 }
 
-// need lets the test run beside others, and skips it if a client is not here, or in another version than the page tells of. With EMQ_CLIENTS=all one that
-// is not here is a failure.
+// need makes the test parallel, and skips it if a client is not installed, or in another version than the page's. With
+// EMQ_CLIENTS=all a missing client is a failure.
 func (p program) need(t *testing.T, name string) {
 	t.Helper()
 	t.Parallel()
@@ -213,7 +213,7 @@ func (p program) need(t *testing.T, name string) {
 	}
 }
 
-// serve starts a server whose first database is ours, with a job or two pending.
+// serve starts a server whose first database is claimed and has the given jobs pending.
 func serve(t *testing.T, payload string, ids ...string) (*store.Place, *wire.Conn) {
 	t.Helper()
 	s := store.Open(t, store.Module())
@@ -228,7 +228,7 @@ func serve(t *testing.T, payload string, ids ...string) (*store.Place, *wire.Con
 // A job's whole life, as a program sees it.
 var lived = said{Reply: replies(`[1, ["JOB00000000001", "hello", 1], 1, []]`)}
 
-// replies are such as a program writes them.
+// replies parses replies in the form in which a program writes them.
 func replies(text string) (v any) {
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		panic(err)
@@ -236,7 +236,7 @@ func replies(text string) (v any) {
 	return v
 }
 
-// same makes the numbers of a reply from Go those of JSON.
+// same converts the numbers of a reply from Go to those of JSON.
 func (s said) same(t *testing.T) said {
 	t.Helper()
 	text, err := json.Marshal(s)
@@ -246,7 +246,7 @@ func (s said) same(t *testing.T) said {
 	return again
 }
 
-// The page's table of clients: each row is tried, and each program has a row.
+// The page's table of clients: each row is tested, and each program has a row.
 func TestTableOfClients(t *testing.T) {
 	for _, row := range table(t, "| client | a CLAIM whose answer is lost |", 5) {
 		p, name := programs[row[0]], row[0]
@@ -260,7 +260,7 @@ func TestTableOfClients(t *testing.T) {
 	}
 }
 
-// table reads the page's table that begins so: a row for each program, and a program for each row.
+// table reads the page's table with that head: it must have a row for each program, and a program for each row.
 func table(t *testing.T, head string, columns int) (rows [][]string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/protocol.md")
@@ -278,7 +278,7 @@ func table(t *testing.T, head string, columns int) (rows [][]string) {
 	return rows
 }
 
-// lost has a client claim, and its answer be lost: how often does the server get it?
+// lost makes a client claim and loses the reply: how often does the server get the claim?
 func (p program) lost(t *testing.T, deed deed) string {
 	t.Helper()
 	s, c := serve(t, "hello", first, second)
@@ -299,7 +299,7 @@ func (p program) lost(t *testing.T, deed deed) string {
 	return claims
 }
 
-// limited has a client work as a user with some rights to the queue.
+// limited runs a deed as a user with some rights to the queue.
 func (p program) limited(t *testing.T, rights string, deed deed) string {
 	t.Helper()
 	s, c := serve(t, "")
@@ -313,12 +313,12 @@ func (p program) limited(t *testing.T, rights string, deed deed) string {
 	return "works"
 }
 
-// bytes has a client claim a job whose payload is no UTF-8.
+// bytes makes a client claim a job whose payload is not UTF-8.
 func (p program) bytes(t *testing.T, deed deed) string {
 	t.Helper()
 	s, c := serve(t, binary, first)
 	got := p.run(t, s.Addr(), deed, "").same(t)
-	require.Equal(t, "1", c.Info("emq_claim_claimed"), "the job is claimed all the same")
+	require.Equal(t, "1", c.Info("emq_claim_claimed"), "the job is claimed nevertheless")
 	if got.Error != "" {
 		require.Regexp(t, "(?i)utf-8", got.Error)
 		return "raises"
@@ -328,12 +328,12 @@ func (p program) bytes(t *testing.T, deed deed) string {
 	return map[any]string{"ff00fe": "kept", "efbfbd00efbfbd": "mangled"}[job[1]]
 }
 
-// multi has a client send a CLAIM and a COMPLETE that is refused together: does its user get the job?
+// multi makes a client send a CLAIM together with a COMPLETE that is refused: does its user get the job?
 func (p program) multi(t *testing.T, deed deed) string {
 	t.Helper()
 	s, c := serve(t, "hello", first)
 	got := p.run(t, s.Addr(), deed, "").same(t)
-	require.Equal(t, "1", c.Info("emq_claim_claimed"), "the job is claimed all the same")
+	require.Equal(t, "1", c.Info("emq_claim_claimed"), "the job is claimed nevertheless")
 	if got.Error != "" {
 		require.Regexp(t, "EMQSTALE|1 commands failed", got.Error)
 		return "raises"
@@ -344,7 +344,7 @@ func (p program) multi(t *testing.T, deed deed) string {
 	return "both replies"
 }
 
-// What the page says below the table: settings that help, and such that do not.
+// What the page says below the table: settings that help, and settings that do not.
 func TestSettingsOfClients(t *testing.T) {
 	try := func(what, want string, how func(program, *testing.T) string, names ...string) {
 		t.Helper()
@@ -393,7 +393,7 @@ func TestSettingsOfClients(t *testing.T) {
 	try("a pipeline raises as well", "raises", multi(inPipeline), "redis-rb 4.8", "redis-rb 6.0", "phpredis 5.3", "redis-py 6.4", "GLIDE for Node 2.5")
 }
 
-// What is given for a client's sake lets its user reach nothing else.
+// The rights that a client itself needs let its user reach nothing else.
 func TestRightsForAnyClient(t *testing.T) {
 	s, c := serve(t, "hello", first)
 	c.Must("ACL SETUSER worker on >" + secret + " " + rightsOfThePage(t) + " ~emq:{mail}:*")
@@ -407,7 +407,7 @@ func TestRightsForAnyClient(t *testing.T) {
 	}
 }
 
-// rightsOfThePage are those that the page gives to a user of any client, which the README gives too.
+// rightsOfThePage are the rights that the page, and the README too, gives to a user of any client.
 func rightsOfThePage(t *testing.T) string {
 	t.Helper()
 	var found []string
@@ -422,7 +422,7 @@ func rightsOfThePage(t *testing.T) string {
 	return found[0]
 }
 
-// Where the class of an error stands in what a client shows.
+// Where a client's exception has the class of the error.
 func TestClassInClients(t *testing.T) {
 	for name, p := range programs {
 		want := "^EMQSTALE complete token mismatch$"
@@ -457,7 +457,7 @@ func TestClassInClients(t *testing.T) {
 	})
 }
 
-// A client that puts a prefix before keys does so for commands that it knows.
+// A client with a key prefix adds it only for commands that it knows.
 func TestPrefixOfClients(t *testing.T) {
 	for _, name := range []string{"ioredis 6.0", "iovalkey 0.4", "phpredis 5.3"} {
 		t.Run(name, func(t *testing.T) {

@@ -59,10 +59,10 @@ func inGo(module string, dial func(addr string, deed deed, user, password string
 	}
 }
 
-// stage is how a client that has a claim wait hears of its test, and the test of it.
+// stage connects a client with a waiting claim and its test.
 type stage struct{ next, ended, over chan struct{} }
 
-// waits has a claim wait. What the test may see of it lasts until the test is over.
+// waits makes a claim that waits. It keeps the client until the test is over, so that the test can look at it.
 func (c dialed) waits(ctx context.Context, block int64, s *stage) (any, error) {
 	reply, err := c.do(ctx, wire.BClaim(lease, block, mail))
 	close(s.ended)
@@ -129,7 +129,7 @@ func (c dialed) does(what deed, s *stage) (any, error) {
 	}
 }
 
-// plain is a reply as a program of another language writes it.
+// plain is a reply as a program in another language writes it.
 func plain(reply any) any {
 	switch reply := reply.(type) {
 	case []byte:

@@ -13,7 +13,7 @@ import (
 	"emq/test/wire"
 )
 
-// The page's recipes are run as they stand there.
+// Runs the page's recipes unchanged.
 func TestRecipes(t *testing.T) {
 	page, err := os.ReadFile("../../docs/protocol.md")
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func TestRecipes(t *testing.T) {
 			host, port, err := net.SplitHostPort(s.Addr())
 			require.NoError(t, err)
 			cmd := exec.Command(of.argv[0], append(of.argv[1:], fmt.Sprintf(of.before, first, host, port)+recipe[1]+of.after)...)
-			cmd.Dir = "testdata/node" // whose libraries are meant
+			cmd.Dir = "testdata/node" // for its libraries
 			out, err := cmd.CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			require.Equal(t, "1", c.Info("emq_bclaim_claimed"))

@@ -14,7 +14,7 @@ import (
 	"emq/test/wire"
 )
 
-// The page's table of clients that wait: each row is tried as the client comes, and each program has a row.
+// The page's table of waiting clients: each row is tested with the client's default settings, and each program has a row.
 func TestTableOfWaiting(t *testing.T) {
 	for _, row := range table(t, "| client | a block of 3 s |", 6) {
 		p, name := programs[row[0]], row[0]
@@ -31,8 +31,8 @@ func TestTableOfWaiting(t *testing.T) {
 	}
 }
 
-// The page's settings for calls that wait: with them each client waits as long as it is told to, sends a claim once, and
-// ends it when asked to.
+// With the page's settings for calls that wait, each client waits as long as it should, sends a claim once, and ends it on
+// request.
 func TestWaitingAsThePageSays(t *testing.T) {
 	for name, p := range programs {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestWaitingAsThePageSays(t *testing.T) {
 	}
 }
 
-// What the page says of a claim that is given up in other ways.
+// What the page says about other ways to give up a claim.
 func TestGivingUp(t *testing.T) {
 	for name, want := range map[string]string{
 		"go-redis 9.23": "cannot be given up", "valkey-go 1.0.79": "stays pending", "rueidis 1.0.79": "stays pending",
@@ -88,7 +88,7 @@ func TestGivingUp(t *testing.T) {
 	})
 }
 
-// waits has a client wait for a job that does not come.
+// waits makes a client wait for a job that does not come.
 func (p program) waits(t *testing.T, deed deed) string {
 	t.Helper()
 	s, c := serve(t, "")
@@ -109,7 +109,7 @@ func (p program) waits(t *testing.T, deed deed) string {
 	return "error, sent " + calls + " times"
 }
 
-// begin has a client begin to wait, and returns when it does.
+// begin makes a client wait, and returns when it does.
 func (p program) begin(t *testing.T, deed deed) (*run, *store.Place, *wire.Conn) {
 	t.Helper()
 	s, c := serve(t, "")
@@ -128,7 +128,7 @@ func waiting(c *wire.Conn) (ids []string) {
 	return ids
 }
 
-// over tells whether a claim is over for its client.
+// over reports whether a claim is over for its client.
 func (r *run) over() bool {
 	select {
 	case <-r.ended:
@@ -138,7 +138,7 @@ func (r *run) over() bool {
 	}
 }
 
-// cutOff has the connection end on which a client waits.
+// cutOff closes the connection on which a client waits.
 func (p program) cutOff(t *testing.T, deed deed) string {
 	t.Helper()
 	r, _, c := p.begin(t, deed)
@@ -156,7 +156,7 @@ func (p program) cutOff(t *testing.T, deed deed) string {
 	return "sent again"
 }
 
-// beside has a client wait, and enqueue a job that would end the wait: is it sent before the wait has ended?
+// beside makes a client wait, and enqueue a job that would end the wait: is the ENQUEUE sent before the wait is over?
 func (p program) beside(t *testing.T, deed deed) string {
 	t.Helper()
 	r, _, _ := p.begin(t, deed)
@@ -169,16 +169,16 @@ func (p program) beside(t *testing.T, deed deed) string {
 	return "waits behind it"
 }
 
-// granted is the job that comes, as a program sees it.
+// granted is the reply with the job, as a program sees it.
 var granted = replies(`["emq:{mail}:", "JOB00000000001", "hello", 1]`)
 
-// givenUp has a client give up a claim that waits, and then a job comes: who has it?
+// givenUp makes a client give up a waiting claim, and then a job comes: who has it?
 func (p program) givenUp(t *testing.T, deed deed) string {
 	t.Helper()
 	r, _, c := p.begin(t, deed)
 	r.next()
-	// Does its user learn of it, and does the server? Those that have not within this time never do; those that are between
-	// two tries are waited for.
+	// Does its user learn of it, and does the server? A client that has not noticed within this time never does; one that is
+	// between two tries is waited for.
 	end := time.Now().Add(2 * time.Second)
 	again := func() bool { return c.Info("emq_bclaim_calls") != "1" }
 	store.WaitFor(t, "the claim to be given up", func() bool {
@@ -224,7 +224,7 @@ func TestRightsToStop(t *testing.T) {
 	require.Equal(t, wire.Array(), worker.Receive())
 }
 
-// stopped has a client wait, and ends that from another connection.
+// stopped makes a client wait, and ends the wait from another connection.
 func (p program) stopped(t *testing.T) {
 	t.Helper()
 	r, _, c := p.begin(t, waitUnblocked)

@@ -13,11 +13,11 @@ import (
 	"emq/test/wire"
 )
 
-// synced are the settings under which what was answered is on the disk.
+// synced are the settings under which all acknowledged writes are on disk.
 var synced = []string{"--appendonly", "yes", "--appendfsync", "always"}
 
-// The server is killed at random moments under load, and started again: with `appendfsync always` every answer holds.
-// The workers then settle what they held before.
+// The server is killed at random moments under load, and started again: with `appendfsync always` no acknowledged write
+// is lost. The workers then settle the jobs that they held before.
 func TestKill(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -44,8 +44,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// A restart ends no lease, however the server ended: nothing brings the job back and nobody else gets it, and its holder
-// extends it and settles it with its token, as before.
+// A restart ends no lease, whether after a crash or not: the job is not returned and nobody else gets it, and its
+// holder can extend and settle it with its token.
 func TestRestartEndsNoLease(t *testing.T) {
 	for _, way := range ways {
 		for _, end := range []struct {
@@ -69,7 +69,7 @@ func TestRestartEndsNoLease(t *testing.T) {
 				c = s.Conn()
 				require.NotEqual(t, granted, c.Info("run_id"))
 				if way.pumped {
-					store.WaitFor(t, "the pump's beats", func() bool { return number(t, c, "emq_pump_ticks") > 2 })
+					store.WaitFor(t, "the pump's ticks", func() bool { return number(t, c, "emq_pump_ticks") > 2 })
 				}
 				require.Equal(t, wire.Reaped(nil, nil), c.Do(q.Reap(1, 1000)...))
 				require.Equal(t, wire.Empty, c.Do(q.Claim(maxClaim)...))
@@ -86,8 +86,8 @@ func TestRestartEndsNoLease(t *testing.T) {
 	}
 }
 
-// As TestKill, while the append-only file is being rewritten: in the midst of it, at any moment, and when the new one has
-// taken the old one's place.
+// As TestKill, during a rewrite of the append-only file: in the middle of it, at any moment, and after the new file has
+// replaced the old one.
 func TestKillDuringRewrite(t *testing.T) {
 	const finished = "Background AOF rewrite finished successfully"
 	rounds := store.Rounds(t, 3, 25)
@@ -102,7 +102,7 @@ func TestKillDuringRewrite(t *testing.T) {
 		begins := func(perKey string) { admin.Must("CONFIG SET rdb-key-save-delay "+perKey, "BGREWRITEAOF") }
 		switch c.rounds % 3 {
 		case 0:
-			begins("5000") // a job takes 5 ms: the server is gone before all are written
+			begins("5000") // each job takes 5 ms, so the server is killed before all are written
 		case 1:
 			begins("100")
 			c.more(t, 1+dice.IntN(2000))
@@ -123,8 +123,8 @@ func TestKillDuringRewrite(t *testing.T) {
 	c.end(t, s.Keyspace())
 }
 
-// A snapshot that is taken under load has each job in one place: whatever was promised before it began is in it. A plain
-// server reads it.
+// A snapshot that is taken under load has each job in one set, and all that was acknowledged before it began. A server
+// without the module can read it.
 func TestSnapshotUnderLoad(t *testing.T) {
 	rounds := store.Rounds(t, 3, 25)
 	s := store.Open(t, store.Module())
@@ -156,7 +156,7 @@ func TestSnapshotUnderLoad(t *testing.T) {
 	c.end(t, s.Keyspace())
 }
 
-// An orderly stop under load ends with 0, and nothing that was answered is lost, also where nobody waits for the disk.
+// A SHUTDOWN under load exits with 0, and nothing acknowledged is lost, even without fsync.
 func TestStop(t *testing.T) {
 	rounds := store.Rounds(t, 2, 20)
 	s := store.Open(t, store.Module("--appendonly", "yes", "--appendfsync", "no"))

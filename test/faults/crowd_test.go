@@ -1,6 +1,6 @@
-// Package faults asks one question: what is left of a queue when things go wrong? It starts real servers, has many
-// clients work on a queue, kills, cuts, pauses and fails over, and holds what is stored afterwards against what the
-// clients were promised: no job lost, none done twice, no lease ended early (ledger_test.go).
+// Package faults answers one question: what is left of a queue when things go wrong? It starts real servers, lets many
+// clients use a queue, kills, cuts, pauses and fails over, and compares what is stored afterwards with what the clients
+// were promised: no job lost, none done twice, no lease ended early (ledger_test.go).
 package faults
 
 import (
@@ -23,38 +23,38 @@ import (
 )
 
 const (
-	// breath is how long a client pauses that had no luck.
+	// breath is how long a client pauses when it got no job.
 	breath = 2 * time.Millisecond
-	// backlog is how many jobs may wait before the producers hold back.
+	// backlog is the number of waiting jobs at which the producers pause.
 	backlog = 600
-	// Jobs that failed this often are dead; a delay or a lease is at most this long, in ms.
+	// The number of failures at which a job is dead; the longest delay and the longest lease, in ms.
 	maxFailures, maxDelay, maxLease = 3, 20, 150
 	// longestWait is how long a worker waits in the server, in ms.
 	longestWait = 200
 )
 
-// crowd is a load on one queue: producers that enqueue, workers that claim and then extend, complete, fail, or walk away,
-// and one client that brings back what lapsed, unless the servers' pumps do. Some workers come too late, or say that they
-// hold what they do not. It is stopped and started again around a fault; a worker that was stopped between a request and
-// its answer asks again, as a worker of a user would.
+// crowd is a load on one queue: producers that enqueue, workers that claim and then extend, complete, fail or abandon
+// the job, and one client that promotes and reaps, unless the servers' pumps do. Some workers are too late, or use a
+// token that they do not hold. It is stopped and started again around a fault; a worker that was stopped before it got
+// the reply to a request repeats the request, as a real worker would.
 type crowd struct {
 	*ledger
 	q       wire.Queue
 	fault   string // what the load goes through
 	rounds  int    // how often it has been through that
-	pumped  bool   // the pump brings back what lapsed
+	pumped  bool   // the pump promotes and reaps
 	waits   bool   // the workers wait for jobs in the server
-	confirm bool   // an answer is a promise when a replica has it (WAIT 1), else at once
+	confirm bool   // a reply is a promise only once a replica has the write (WAIT 1)
 	seed    uint64
 	client  atomic.Pointer[redis.UniversalClient]
 
-	members  uint64 // how many clients there were: each has its own dice
+	members  uint64 // number of clients so far: each has its own dice
 	ids      atomic.Int64
 	open     atomic.Int64 // jobs under way, roughly
 	quit     chan struct{}
 	running  sync.WaitGroup
 	owedLock sync.Mutex
-	owed     []claim // to be completed, and that was not answered
+	owed     []claim // their COMPLETE got no reply and must be repeated
 }
 
 // member is one client of the crowd.
@@ -64,7 +64,7 @@ type member struct {
 	quit <-chan struct{}
 }
 
-// pause lets a client do nothing for a while, but not longer than the load lasts.
+// pause lets a client do nothing for a while, at most until the load ends.
 func (m *member) pause(d time.Duration) {
 	select {
 	case <-m.quit:
@@ -72,7 +72,7 @@ func (m *member) pause(d time.Duration) {
 	}
 }
 
-// ways are the two in which lapsed jobs come back: a client of the crowd's, or the pump of the servers.
+// ways are the two ways in which lapsed jobs are returned: by a client of the crowd, or by the servers' pumps.
 var ways = []struct {
 	name   string
 	server func(args ...string) valkey.Options
@@ -84,7 +84,7 @@ var ways = []struct {
 	}, true},
 }
 
-// newCrowd makes a crowd for a fault, which gets its row in the table, however the test ends.
+// newCrowd makes a crowd for a fault, which gets a row in the table however the test ends.
 func newCrowd(t testing.TB, fault string, client redis.UniversalClient) *crowd {
 	t.Helper()
 	c := &crowd{ledger: newLedger(), q: "faults", fault: fault, seed: store.Seed(t)}
@@ -96,10 +96,10 @@ func newCrowd(t testing.TB, fault string, client redis.UniversalClient) *crowd {
 	return c
 }
 
-// use has all clients speak to another server from their next request on.
+// use makes all clients talk to another server from their next request on.
 func (c *crowd) use(client redis.UniversalClient) { c.client.Store(&client) }
 
-// dial returns a client that speaks as plainly as can be, and leaves every repetition to us.
+// dial returns a client with the simplest protocol, and without retries of its own.
 func dial(t testing.TB, network, address string) redis.UniversalClient {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{
@@ -110,7 +110,7 @@ func dial(t testing.TB, network, address string) redis.UniversalClient {
 	return client
 }
 
-// start sets the clients to work.
+// start starts the clients.
 func (c *crowd) start(producers, workers int) {
 	c.quit = make(chan struct{})
 	for range producers {
@@ -148,27 +148,27 @@ func (c *crowd) stop() {
 	c.running.Wait()
 }
 
-// more waits until so many more promises were made.
+// more waits until n more promises were made.
 func (c *crowd) more(t testing.TB, n int) {
 	t.Helper()
 	c.moreOf(t, &c.kept, n, "promises")
 }
 
-// moreOf waits until one of the ledger's numbers has grown by so much.
+// moreOf waits until one of the ledger's numbers has grown by n.
 func (c *crowd) moreOf(t testing.TB, number *int, n int, what string) {
 	t.Helper()
 	target := c.count(number) + n
 	c.until(t, fmt.Sprintf("%d more %s", n, what), func() bool { return c.count(number) >= target })
 }
 
-// until waits for what the load comes to, if no promise is broken on the way.
+// until waits until something has happened under the load, or a promise is broken.
 func (c *crowd) until(t testing.TB, what string, happened func() bool) {
 	t.Helper()
 	store.WaitFor(t, what, func() bool { return happened() || c.findings() > 0 })
 	c.verdict(t)
 }
 
-// round ends a round of the fault: what is stored is held against what was promised before.
+// round ends a round of the fault: it compares what is stored with what was promised before.
 func (c *crowd) round(t testing.TB, k store.Keyspace, promised map[string]job) {
 	t.Helper()
 	c.rounds++
@@ -176,7 +176,7 @@ func (c *crowd) round(t testing.TB, k store.Keyspace, promised map[string]job) {
 	c.verdict(t)
 }
 
-// drain works the queue off, without new jobs. What can't be worked off is found in what is left.
+// drain lets the workers empty the queue, without new jobs. The checks find the jobs that remain.
 func (c *crowd) drain() {
 	c.stop()
 	c.start(0, 8)
@@ -190,7 +190,7 @@ func (c *crowd) drain() {
 	c.stop()
 }
 
-// end is the end of a load that was drained. What was not confirmed may have gone with its primary, and been counted there.
+// end checks a load that was drained. Unconfirmed writes may be lost with their primary, and jobs counted there.
 func (c *crowd) end(t testing.TB, k store.Keyspace) {
 	t.Helper()
 	c.drained(k, c.q)
@@ -200,7 +200,7 @@ func (c *crowd) end(t testing.TB, k store.Keyspace) {
 	c.verdict(t)
 }
 
-// replies is what came back for the requests of one pipeline. One that is an error of the server's is an error.
+// replies are the replies to the requests of one pipeline. An error reply is an error.
 type replies struct {
 	each []any
 	kept bool
@@ -208,7 +208,7 @@ type replies struct {
 
 var errDoubt = errors.New("no answer")
 
-// ask sends requests in one go. errDoubt says that at least one was not answered, or not by a server that can.
+// ask sends requests in one pipeline. errDoubt says that at least one got no reply, or none from a server in service.
 func (c *crowd) ask(requests ...[]string) (replies, error) {
 	pipe := (*c.client.Load()).Pipeline()
 	ctx, cancel := context.WithTimeout(context.Background(), wire.Patience)
@@ -251,7 +251,7 @@ func (c *crowd) ask(requests ...[]string) (replies, error) {
 	return a, nil
 }
 
-// outOfService tells the refusals of a server that serves nobody just now.
+// outOfService reports whether a refusal is from a server that serves nobody at the moment.
 func outOfService(refusal string) bool {
 	class, _, _ := strings.Cut(refusal, " ")
 	switch class {
@@ -283,8 +283,8 @@ func (m *member) produce() {
 	}
 	a, err := m.ask(requests...)
 	if err != nil {
-		// Which of them were enqueued is not known. They are not sent again: a job that was enqueued and done in the
-		// meantime would be done once more (docs/guarantees.md).
+		// It is not known which of them were enqueued. They are not sent again: a job that was enqueued and completed
+		// meanwhile would be done again (docs/guarantees.md).
 		m.pause(breath)
 		return
 	}
@@ -307,7 +307,7 @@ func (m *member) work() {
 		m.settle(complete, held)
 		return
 	}
-	if !m.waits && m.IntN(4) == 0 { // there is no waiting for many
+	if !m.waits && m.IntN(4) == 0 { // no verb waits for many jobs
 		m.workOnMany()
 		return
 	}
@@ -317,9 +317,9 @@ func (m *member) work() {
 		return
 	}
 	if m.IntN(8) == 0 {
-		m.pause(time.Duration(m.IntN(2*maxLease)) * time.Millisecond) // perhaps it comes too late
+		m.pause(time.Duration(m.IntN(2*maxLease)) * time.Millisecond) // it may be too late then
 	}
-	if m.IntN(8) == 0 { // with a token that was fenced, whoever had it
+	if m.IntN(8) == 0 { // with anybody's stale token
 		m.settle([]verb{complete, fail, extend}[m.IntN(3)], claim{id: held.id, token: held.token - 1})
 	}
 	for m.IntN(4) == 0 && m.settle(extend, held) == done {
@@ -329,12 +329,12 @@ func (m *member) work() {
 		m.settle(complete, held)
 	case n < 18:
 		if m.settle(fail, held) == done && m.IntN(4) == 0 {
-			m.settle([]verb{complete, fail, extend}[m.IntN(3)], held) // what it gave back
+			m.settle([]verb{complete, fail, extend}[m.IntN(3)], held) // a job that it has given back
 		}
-	} // else the worker dies, so to speak
+	} // otherwise the worker abandons the job, as if it had died
 }
 
-// workOnMany is work on several jobs at once; here and there one of them is said to be held with a token that was fenced.
+// workOnMany is work on several jobs at once; sometimes one of the tokens is stale.
 func (m *member) workOnMany() {
 	held := m.claimMany()
 	if len(held) == 0 {
@@ -403,7 +403,7 @@ func (m *member) claimMany() (held []claim) {
 	return held
 }
 
-// takes notes a job that was handed out.
+// takes notes a claimed job.
 func (m *member) takes(request []string, reply any, sent moment, lease int64, kept bool) (held claim, ok bool) {
 	job, ok := reply.([]any)
 	if !ok || len(job) != 3 {
@@ -455,7 +455,7 @@ func (m *member) settleMany(v verb, held []claim) {
 	}
 }
 
-// asOne is a status as the verb for one job answers it.
+// asOne is a status as the reply of the verb for one job.
 func (v verb) asOne(status any) any {
 	if status == int64(-1) {
 		return errors.New("EMQSTALE " + string(v) + " token mismatch")
@@ -471,8 +471,8 @@ func (v verb) asOne(status any) any {
 	return as
 }
 
-// settle asks for a settlement. A COMPLETE that is not answered will be asked for again; a FAIL has been carried out, or
-// the lease lapses: both are well.
+// settle sends a settlement. A COMPLETE without a reply will be repeated; a FAIL was either executed, or the lease will
+// lapse, and both are fine.
 func (m *member) settle(v verb, held claim) outcome {
 	token, lease := strconv.FormatInt(held.token, 10), 1+m.Int64N(maxLease)
 	s := m.settling(v, held, lease)
@@ -510,8 +510,8 @@ func (c *crowd) owes() (held claim, ok bool) {
 	return held, ok
 }
 
-// sweep brings back what is due or lost, as users are told to do. Leases are short here and workers die often, so that no
-// job may die of that.
+// sweep promotes and reaps, as the docs advise. Leases are short here and workers die often, so no job may become dead
+// by lost leases.
 func (m *member) sweep() {
 	promote, reap := m.q.Promote(1000), m.q.Reap(0, 1000)
 	if a, err := m.ask(promote, reap); err == nil {

@@ -14,8 +14,8 @@ import (
 	"emq/test/wire"
 )
 
-// While writes are paused no verb is carried out, from a client or from a script, and nothing moves; afterwards the
-// clients that waited are answered.
+// While writes are paused no verb is executed, from a client or from a script, and nothing changes; afterwards the
+// clients that were held back get their replies.
 func TestPause(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -42,8 +42,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// FAILOVER hands the queue over under load, back and forth: every answer holds, whichever server gave it, and the new
-// primary goes on where the old one was, its pump too.
+// FAILOVER hands the queue over under load, back and forth: nothing acknowledged is lost, whichever server acknowledged
+// it, and the new primary and its pump continue where the old one was.
 func TestFailover(t *testing.T) {
 	rounds := store.Rounds(t, 2, 20)
 	settings := []string{"--repl-backlog-size", "64mb", "--propagation-error-behavior", "panic"}
@@ -81,8 +81,8 @@ func TestFailover(t *testing.T) {
 	c.end(t, primary.Keyspace())
 }
 
-// A lease crosses over to the new primary: its holder settles it there with its token, and nobody else can. The row
-// still names the server that granted it.
+// A lease survives the failover: its holder settles the job on the new primary with its token, and nobody else can. The
+// row still names the server that granted the lease.
 func TestLeaseCrossesOver(t *testing.T) {
 	primary := store.Open(t, store.Module())
 	replica := store.Open(t, store.Module(store.Following(primary.Addr())...))
@@ -103,14 +103,14 @@ func TestLeaseCrossesOver(t *testing.T) {
 	require.Equal(t, wire.Stale("complete"), r.Do(q.Complete("JOB2", "2")...))
 	require.Equal(t, wire.Integer(1), r.Do(q.Complete("JOB2", "1")...))
 	require.Equal(t, wire.Bulk("dead"), r.Do(q.Fail("JOB3", "1", 0, 1, "why")...))
-	primary.Start() // for its end
+	primary.Start() // so that its end can be checked
 }
 
-// maxClaim is a lease that ends after every test.
+// maxClaim is a lease that outlasts every test.
 const maxClaim = 1 << 40
 
-// What WAIT does not confirm is lost when the primary dies, and the new primary may grant the same token once more. The
-// row of such a claim names another server; of two holders of one token one alone can complete the job.
+// Writes that WAIT has not confirmed are lost when the primary dies, and the new primary may grant the same token
+// again. The row of such a claim names another server; of two holders of the same token only one can complete the job.
 func TestWhatWaitBuys(t *testing.T) {
 	primary := store.Open(t, store.Module())
 	l := link.New(t, primary.Addr())
@@ -135,8 +135,8 @@ func TestWhatWaitBuys(t *testing.T) {
 	primary.Start()
 }
 
-// Without a disk a crash takes everything; with a snapshot, everything since it was taken; with the append-only file
-// and fsync always, nothing.
+// A crash loses everything without persistence, everything since the snapshot with one, and nothing with the
+// append-only file and appendfsync always.
 func TestWhatTheDiskBuys(t *testing.T) {
 	q := wire.Queue("q")
 	for _, tt := range []struct {
@@ -167,8 +167,8 @@ func TestWhatTheDiskBuys(t *testing.T) {
 	}
 }
 
-// A producer that sends an ENQUEUE again because no answer came may do so safely while the job is there; a job that was
-// done in the meantime is made anew.
+// A producer that got no reply may repeat its ENQUEUE safely while the job exists; a job that was completed meanwhile
+// is created again.
 func TestEnqueueAgain(t *testing.T) {
 	s := store.Open(t, store.Module())
 	c, q := s.Conn(), wire.Queue("q")

@@ -16,10 +16,9 @@ import (
 	"emq/test/wire"
 )
 
-// A pair is upgraded under load as docs/operations.md says, back and forth: the replica is restarted, and examples/handover.sh
-// makes it the primary, in agreement with the Sentinels. Clients that follow them, with go-redis' own settings, see no error
-// at all; each answer holds, whichever server gave it, and what is stored is what was answered, though nobody waited for
-// replicas.
+// A pair is upgraded under load as docs/operations.md says, back and forth: the replica is restarted, and
+// examples/handover.sh makes it the primary in agreement with the Sentinels. Clients that follow the Sentinels, with
+// go-redis' default settings, see no error at all; nothing acknowledged is lost, although nobody waited for replicas.
 func TestHandover(t *testing.T) {
 	rounds := store.Rounds(t, 1, 10)
 	settings := []string{"--repl-backlog-size", "64mb"}
@@ -61,7 +60,7 @@ func TestHandover(t *testing.T) {
 	store.InStep(t, primary.Conn(), replica.Conn())
 }
 
-// A replica that does not get what the primary wrote is not made the primary: the script gives up, and the primary goes on.
+// A replica that does not receive the primary's writes is not promoted: the script gives up, and the primary goes on.
 func TestHandoverComesToNothing(t *testing.T) {
 	primary := store.Open(t, store.Module())
 	replica := store.Open(t, store.Module(store.Following(primary.Addr())...))

@@ -17,36 +17,36 @@ import (
 	"emq/test/wire"
 )
 
-// ledger is what the clients of a load asked for and what they were promised. Held against what a store has after a
-// fault, it tells whether a promise was broken.
+// ledger records what the clients of a load asked for and what they were promised. Compared with a store after a fault,
+// it shows whether a promise was broken.
 //
-// An answer that never came leaves both outcomes open; an answer that was kept leaves one. What makes an answer a
-// promise depends on the load: that it came, or that a replica confirmed it (crowd.confirm).
+// A request without a reply may have been executed or not. A reply is a promise when it arrives or, depending on the
+// load, when a replica has confirmed it (crowd.confirm).
 type ledger struct {
 	sync.Mutex
 	clock  func() time.Time
 	deeds  int64 // what the clients did so far; orders a request after an answer
-	kept   int   // answers that are promises
+	kept   int   // replies that are promises
 	jobs   map[string]*job
 	broken [breaches]map[string]bool // by id, or by what was found where there is none
 	wrong  []string                  // each of them in words
 
-	// What a load must have met to prove much: how its settlements were answered, how many came too late, and to how many
-	// requests no answer came.
+	// What a load must have met to be conclusive: the kinds of replies to settlements, the number of late ones, and the
+	// number of requests without a reply.
 	answers     map[answer]int
 	late, doubt int
 }
 
-// breach is a way in which a promise is broken. Each has a column in the table that `make proof` prints.
+// breach is a kind of broken promise. Each has a column in the table that `make proof` prints.
 type breach int
 
 const (
 	lost       breach = iota // promised to be there, gone, and no COMPLETE can have taken it
-	doubled                  // back after its end, ended twice, held by two at once, or settled by who no longer held it
+	doubled                  // back after its end, ended twice, held by two at once, or settled by a former holder
 	robbed                   // refused to its holder before the end of the lease
-	stranded                 // not in the one set that its state names, or left in a queue that was worked off
+	stranded                 // not in the one set that its state names, or left in a drained queue
 	miscounted               // a counter that is not the number of the jobs that ended so
-	odd                      // an answer that no client of the load may get
+	odd                      // a reply that no client of the load may get
 	breaches
 )
 
@@ -54,27 +54,27 @@ var breachNames = [breaches]string{"lost", "doubled", "robbed", "stranded", "mis
 
 // job is one id.
 type job struct {
-	promised  moment   // to be there
-	completes int      // requests to complete it that were carried out, or may have been
+	promised  moment   // to exist
+	completes int      // requests to complete it that were executed, or may have been
 	completed bool     // one of them was answered 1
-	ended     moment   // promised to be at its end, completed or dead
+	ended     moment   // promised to be completed or dead
 	dead      bool     // that end is the dead set
-	grants    []*grant // claims that were answered
+	grants    []*grant // claims that got a reply
 }
 
-// grant is one claim's answer.
+// grant is the reply to one claim.
 type grant struct {
 	token   int64
 	came    moment
 	kept    bool
-	until   time.Time // the lease lasts at least so long, by all that the holder knows
+	until   time.Time // the lease lasts at least until then, by all that the holder knows
 	settled moment    // the first COMPLETE or FAIL went out: from here on the lease may be over
-	fails   int       // requests to fail that were carried out, or may have been
-	failed  moment    // one of them was: the lease was given back
+	fails   int       // requests to fail that were executed, or may have been
+	failed  moment    // one of them was executed: the lease was given back
 }
 
-// moment is the place of something in the order of what the clients did, and the time at which it happened. The clock is
-// the servers' own, since all run on one machine: it may be set without a lease seeming to end early.
+// moment is the place of an event in the order of what the clients did, and its time. The clock is also the servers',
+// since all run on one machine, so that setting it does not make a lease seem to end early.
 type moment struct {
 	n  int64
 	at time.Time
@@ -86,17 +86,17 @@ func (m moment) lease(ms int64) time.Time {
 	return m.at.Add(time.Duration(ms)*time.Millisecond - slack)
 }
 
-// slack is what a lease may seem too short: a server's clock has no fractions of a millisecond.
+// slack is by how much a lease may seem too short: a server's clock has no fractions of a millisecond.
 const slack = 2 * time.Millisecond
 
-// claim is what a worker holds, or says that it holds: then there is no grant.
+// claim is a job that a worker holds or, if grant is nil, pretends to hold.
 type claim struct {
 	id    string
 	token int64
 	grant *grant
 }
 
-// verb is what can be asked for a job by its holder; the words are those of the refusal.
+// verb is a settlement verb, by its word in a refusal.
 type verb string
 
 const (
@@ -105,27 +105,27 @@ const (
 	extend   verb = "extend"
 )
 
-// settlement is such a request that went out.
+// settlement is a request to settle that was sent.
 type settlement struct {
 	verb
 	claim
 	sent  moment
-	lease int64 // that EXTEND asks for, in ms
+	lease int64 // for EXTEND, in ms
 }
 
-// outcome is what came of it.
+// outcome is the result of a settlement.
 type outcome int
 
 const (
 	unanswered outcome = iota
 	done               // carried out
-	over               // carried out, and the job is at its end
+	over               // executed, and the job is completed or dead
 	gone               // there is no such job
-	refused            // to who is not the holder
+	refused            // because the caller is not the holder
 	unheard            // anything else
 )
 
-// answer is a kind of answer to a settlement.
+// answer is a kind of reply to a settlement.
 type answer struct {
 	verb
 	outcome
@@ -165,7 +165,7 @@ func newLedger() *ledger {
 // now is the next moment. The lock must be held.
 func (l *ledger) now() moment { l.deeds++; return moment{l.deeds, l.clock()} }
 
-// send notes that a request goes out.
+// send notes that a request is sent.
 func (l *ledger) send() moment {
 	l.Lock()
 	defer l.Unlock()
@@ -188,7 +188,7 @@ func (l *ledger) note(b breach, id, format string, args ...any) {
 	l.wrong = append(l.wrong, id+": "+breachNames[b]+": "+fmt.Sprintf(format, args...))
 }
 
-// enqueued notes an answer to ENQUEUE.
+// enqueued notes a reply to ENQUEUE.
 func (l *ledger) enqueued(id string, reply any, kept bool) {
 	l.Lock()
 	defer l.Unlock()
@@ -202,7 +202,8 @@ func (l *ledger) enqueued(id string, reply any, kept bool) {
 	}
 }
 
-// granted notes an answer to CLAIM. A token is granted once, no job after its end, and none that somebody holds.
+// granted notes a reply to CLAIM. A token must be granted only once, and a job neither after its end nor while somebody
+// holds it.
 func (l *ledger) granted(id string, token int64, sent moment, lease int64, kept bool) claim {
 	l.Lock()
 	defer l.Unlock()
@@ -212,7 +213,7 @@ func (l *ledger) granted(id string, token int64, sent moment, lease int64, kept 
 		l.note(doubled, id, "claimed with token %d after its end", token)
 	}
 	for _, e := range j.grants {
-		// A grant that was not promised may be lost with its primary, and made again by the next one.
+		// A grant that was not promised may be lost with its primary, and repeated by the next one.
 		if e.token == token && e.kept && (kept || e.came.before(sent)) {
 			l.note(doubled, id, "token %d was granted twice", token)
 		}
@@ -231,8 +232,8 @@ func (l *ledger) granted(id string, token int64, sent moment, lease int64, kept 
 	return claim{id, token, g}
 }
 
-// apart looks for two holders at once, one of them by this grant: a claim that was answered before the lease of an earlier
-// token can have ended, while its holder had asked for no end of it. The lock must be held.
+// apart checks that this grant does not make two holders at once: that no claim got a reply before the lease of an
+// earlier token can have ended, unless its holder had asked to settle. The lock must be held.
 func (l *ledger) apart(id string, j *job, by *grant) {
 	for _, g := range j.grants {
 		a, b := g, by
@@ -245,7 +246,7 @@ func (l *ledger) apart(id string, j *job, by *grant) {
 	}
 }
 
-// settling notes that a settlement goes out. An EXTEND may also make the lease shorter.
+// settling notes that a settlement is sent. An EXTEND may also shorten the lease.
 func (l *ledger) settling(v verb, held claim, lease int64) settlement {
 	l.Lock()
 	defer l.Unlock()
@@ -269,7 +270,7 @@ func (l *ledger) settling(v verb, held claim, lease int64) settlement {
 	return s
 }
 
-// answered notes the answer to a settlement.
+// answered notes the reply to a settlement.
 func (l *ledger) answered(s settlement, reply any, kept bool) outcome {
 	l.Lock()
 	defer l.Unlock()
@@ -310,8 +311,7 @@ func (l *ledger) answered(s settlement, reply any, kept bool) outcome {
 	return is
 }
 
-// carriedOut holds a settlement that was carried out against the grants: only who holds the job may have it so. The
-// lock must be held.
+// carriedOut compares an executed settlement with the grants: only the holder's may be executed. The lock must be held.
 func (l *ledger) carriedOut(j *job, s settlement, is outcome, kept bool) {
 	for _, g := range j.grants {
 		if g.token > s.token && g.kept && g.came.before(s.sent) {
@@ -343,26 +343,26 @@ func (l *ledger) carriedOut(j *job, s settlement, is outcome, kept bool) {
 	}
 }
 
-// gaveBack tells that a FAIL may have ended the lease of a token.
+// gaveBack reports whether a FAIL may have ended the lease of a token.
 func (j *job) gaveBack(token int64) bool {
 	return slices.ContainsFunc(j.grants, func(g *grant) bool { return g.token == token && g.fails > 0 })
 }
 
-// unanswered notes that an answer never came.
+// unanswered notes that a request got no reply.
 func (l *ledger) unanswered() {
 	l.Lock()
 	defer l.Unlock()
 	l.doubt++
 }
 
-// unexpected notes an answer that no client of the load may get.
+// unexpected notes a reply that no client of the load may get.
 func (l *ledger) unexpected(args []string, what any) {
 	l.Lock()
 	defer l.Unlock()
 	l.note(odd, wire.Line(args), "%v", what)
 }
 
-// missing are the kinds of answer that the load has not met.
+// missing are the kinds of replies that the load has not met.
 func (l *ledger) missing() (kinds []answer) {
 	l.Lock()
 	defer l.Unlock()
@@ -376,14 +376,14 @@ func (l *ledger) missing() (kinds []answer) {
 	return kinds
 }
 
-// count reads one of the ledger's numbers while the load is at work.
+// count reads one of the ledger's numbers while the load is running.
 func (l *ledger) count(number *int) int {
 	l.Lock()
 	defer l.Unlock()
 	return *number
 }
 
-// findings is how many broken promises were met so far.
+// findings is the number of broken promises so far.
 func (l *ledger) findings() int {
 	l.Lock()
 	defer l.Unlock()
@@ -401,8 +401,8 @@ func (l *ledger) copy() map[string]job {
 	return jobs
 }
 
-// check holds a keyspace against promises that were made before it was taken. A job that somebody has asked to complete
-// since may be gone.
+// check compares a keyspace with promises that were made before it was read. A job may be gone if somebody has asked to
+// complete it since.
 func (l *ledger) check(k store.Keyspace, q wire.Queue, promised map[string]job) {
 	l.Lock()
 	defer l.Unlock()
@@ -429,7 +429,7 @@ func (l *ledger) check(k store.Keyspace, q wire.Queue, promised map[string]job) 
 	}
 }
 
-// drained checks a queue on which all work has ended: nothing is left in it but the dead.
+// drained checks a queue after all work has ended: only dead letters are left in it.
 func (l *ledger) drained(k store.Keyspace, q wire.Queue) {
 	l.check(k, q, l.copy())
 	l.Lock()
@@ -441,7 +441,7 @@ func (l *ledger) drained(k store.Keyspace, q wire.Queue) {
 	}
 }
 
-// counted checks the counters of such a queue, if it never lost what was not promised: each job was counted once.
+// counted checks the counters of such a queue, if it never lost unconfirmed writes: each job was counted once.
 func (l *ledger) counted(k store.Keyspace, q wire.Queue) {
 	l.Lock()
 	defer l.Unlock()
@@ -463,7 +463,7 @@ func (l *ledger) counted(k store.Keyspace, q wire.Queue) {
 	}
 }
 
-// tally is how many jobs there were, and how many of them were broken in each way.
+// tally is the number of jobs, and the number of broken promises of each kind.
 func (l *ledger) tally() (jobs int, broken [breaches]int) {
 	l.Lock()
 	defer l.Unlock()
@@ -488,8 +488,8 @@ func (l *ledger) verdict(t testing.TB) {
 	}
 }
 
-// The ledger must be able to find each broken promise, and must find nothing in what is well. The time of these tests goes
-// on by wait alone; a lease has 100 ms.
+// The ledger must find each kind of broken promise, and nothing where all is well. Only `wait` advances the time of
+// these tests; a lease has 100 ms.
 func TestLedgerFinds(t *testing.T) {
 	q := wire.Queue("q")
 	row := func(state, attempts string) store.Keyspace {
@@ -503,7 +503,7 @@ func TestLedgerFinds(t *testing.T) {
 	type deed func(*ledger)
 	mismatch := func(v verb) error { return fmt.Errorf("EMQSTALE %s token mismatch", v) }
 	errGone := errors.New("EMQSTALE job gone")
-	held := func(l *ledger, token int64) claim { // by whoever was granted it last
+	held := func(l *ledger, token int64) claim { // by the last worker to which it was granted
 		h := claim{id: "JOB1", token: token}
 		for _, g := range l.job("JOB1").grants {
 			if g.token == token {
@@ -527,7 +527,7 @@ func TestLedgerFinds(t *testing.T) {
 		settle = func(v verb, token int64, reply any) deed {
 			return func(l *ledger) { l.answered(l.settling(v, held(l, token), 100), reply, true) }
 		}
-		ask = func(v verb, lease int64) deed { // without an answer
+		ask = func(v verb, lease int64) deed { // without a reply
 			return func(l *ledger) { l.settling(v, held(l, 1), lease) }
 		}
 		dies, fails = settle(fail, 1, "dead"), settle(fail, 1, "scheduled")
@@ -539,7 +539,7 @@ func TestLedgerFinds(t *testing.T) {
 		name  string
 		deeds []deed
 		k     store.Keyspace
-		found map[breach]string // and how it is told
+		found map[breach]string // with its text
 	}{
 		{"all well", []deed{enqueue}, row("pending", "0"), nil},
 		{"completed", []deed{enqueue, claim(1), completes}, row("", ""), nil},

@@ -24,8 +24,8 @@ func number(t testing.TB, c *wire.Conn, name string) int {
 	return n
 }
 
-// report writes the load's row of the table that `make proof` prints. It is the load's last deed, so that there is a row
-// wherever its test failed.
+// report writes the load's row of the table that `make proof` prints. It runs at the very end, so that there is a row
+// wherever the test failed.
 func report(t testing.TB, c *crowd) {
 	jobs, broken := c.tally()
 	head, row := "fault|rounds|jobs", fmt.Sprintf("%s|%d|%d", c.fault, c.rounds, jobs)
@@ -54,7 +54,7 @@ func report(t testing.TB, c *crowd) {
 
 func TestMain(m *testing.M) {
 	store.Needs("VALKEY_SERVER", "EMQ_MODULE")
-	redis.SetLogger(silence{}) // a server that is down is nothing to tell of
+	redis.SetLogger(silence{}) // the client would log every server that is down
 	os.Exit(m.Run())
 }
 

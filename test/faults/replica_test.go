@@ -11,9 +11,9 @@ import (
 	"emq/test/wire"
 )
 
-// Two replicas, one of them without the module, join under load in either way of a full sync, and follow it while their
-// links are cut again and again. They carry out what they are sent, or panic; they take up where they were; and when
-// the load rests, they have what the primary has.
+// Two replicas, one of them without the module, join under load with each kind of full sync, and follow while their
+// links are cut again and again. They panic if they can't execute a command; they resume where they were; and after the
+// load they have the primary's data.
 func TestReplicasFollow(t *testing.T) {
 	rounds := store.Rounds(t, 2, 15)
 	for _, sync := range []string{"disk", "diskless"} {

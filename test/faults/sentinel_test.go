@@ -12,7 +12,7 @@ import (
 	"emq/test/wire"
 )
 
-// failoverClient finds the primary by the Sentinels, and sends nothing again by itself.
+// failoverClient finds the primary through the Sentinels, and does not retry by itself.
 func failoverClient(t *testing.T, addresses []string) *redis.Client {
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: store.Group, SentinelAddrs: addresses, Protocol: 2, DisableIdentity: true,
@@ -22,9 +22,9 @@ func failoverClient(t *testing.T, addresses []string) *redis.Client {
 	return client
 }
 
-// The primary is killed under load. The Sentinels make the replica the primary, the clients find it by themselves and
-// work on, and what was confirmed by WAIT 1 holds: no job lost, none done twice, no token granted twice. A claim of the
-// old primary is completed on the new one with its token. The old one comes back as a replica, for the next round.
+// The primary is killed under load. The Sentinels promote the replica, the clients find it by themselves and go on, and
+// what WAIT 1 has confirmed is kept: no job lost, none done twice, no token granted twice. A job that was claimed on
+// the old primary is completed on the new one with its token. The old one comes back as a replica, for the next round.
 func TestSentinel(t *testing.T) {
 	rounds := store.Rounds(t, 1, 5)
 	settings := []string{"--repl-backlog-size", "64mb"}
@@ -50,7 +50,7 @@ func TestSentinel(t *testing.T) {
 
 		primary.Crash()
 		store.Agree(t, watchers, replica)
-		r := replica.Conn() // not sooner: whoever was connected before is put out
+		r := replica.Conn() // not earlier: the promotion closes older connections
 		completed := r.Do("HGET", c.q.Completed(), "count")
 		store.WaitFor(t, "the workers to find it", func() bool { return r.Do("HGET", c.q.Completed(), "count") != completed })
 		c.stop()
@@ -60,7 +60,7 @@ func TestSentinel(t *testing.T) {
 		require.Equal(t, wire.Stale("complete"), r.Do(q.Complete(held, "2")...))
 		require.Equal(t, wire.Integer(1), r.Do(q.Complete(held, "1")...))
 
-		// The old one comes back as it was started, as a primary or as whoever's replica; the Sentinels know better.
+		// The old one comes back in the role with which it was started; the Sentinels correct that.
 		primary, replica = replica, primary
 		replica.Options.Args = settings
 		replica.Start()
@@ -73,8 +73,8 @@ func TestSentinel(t *testing.T) {
 	store.InStep(t, primary.Conn(), replica.Conn())
 }
 
-// The leases of a primary that dies end on the one that the Sentinels put in its place: its pump brings the jobs back,
-// and counts no lease as lost.
+// The leases of a primary that dies expire on the server that the Sentinels promote: its pump returns the jobs, and
+// counts no lease as lost.
 func TestPumpAfterSentinel(t *testing.T) {
 	const jobs = 1000
 	primary := store.Open(t, store.Module())
@@ -100,5 +100,5 @@ func TestPumpAfterSentinel(t *testing.T) {
 		require.Equal(t, wire.Array(wire.Bulk("pending"), wire.Bulk("1"), wire.Nil), r.Do("HMGET", q.Row(fmt.Sprintf("JOB%04d", i)), "state", "attempts", "stalled"))
 	}
 	require.Empty(t, replica.Keyspace().Check(wire.Wire6))
-	primary.Start() // for its end
+	primary.Start() // so that its end can be checked
 }

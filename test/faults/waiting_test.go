@@ -9,7 +9,7 @@ import (
 	"emq/test/store"
 )
 
-// waiting waits until so many of the workers wait for a job.
+// waiting waits until n of the workers wait for a job.
 func (c *crowd) waiting(t testing.TB, s *store.Place, n int) {
 	t.Helper()
 	admin := s.Conn()
@@ -17,7 +17,7 @@ func (c *crowd) waiting(t testing.TB, s *store.Place, n int) {
 	c.until(t, "workers that wait", func() bool { return number(t, admin, "emq_waiting_clients") >= n })
 }
 
-// As TestKill, with workers that wait in the server: in the midst of jobs that are handed over, and while all of them wait.
+// As TestKill, with workers that wait in the server: while jobs are handed over, and while all workers wait.
 func TestKillWaiting(t *testing.T) {
 	const workers = 50
 	rounds := store.Rounds(t, 4, 50)
@@ -43,8 +43,8 @@ func TestKillWaiting(t *testing.T) {
 	c.end(t, s.Keyspace())
 }
 
-// As TestSentinel: the primary is killed while its workers wait. They find the one that takes its place, wait there, and
-// are handed the jobs that come.
+// As TestSentinel: the primary is killed while its workers wait. They find the new primary, wait there, and get the
+// jobs that come.
 func TestSentinelWaiting(t *testing.T) {
 	const workers = 50
 	settings := []string{"--repl-backlog-size", "64mb"}
@@ -63,7 +63,7 @@ func TestSentinelWaiting(t *testing.T) {
 	c.waiting(t, primary, workers)
 	primary.Crash()
 	store.Agree(t, watchers, replica)
-	// No replica is left, so each worker spends most of its time in WAIT, and they are not in BCLAIM all at once.
+	// No replica is left, so each worker spends most of its time in WAIT, and not all are in BCLAIM at once.
 	admin := replica.Conn()
 	defer admin.Close()
 	c.until(t, "workers that waited", func() bool { return number(t, admin, "emq_bclaim_timed_out") >= 2*workers })
@@ -72,7 +72,7 @@ func TestSentinelWaiting(t *testing.T) {
 	c.round(t, replica.Keyspace(), c.copy())
 	require.NotZero(t, c.doubt, "no client was interrupted")
 
-	// The old one comes back, so that there is someone to confirm.
+	// The old one comes back as a replica that can confirm writes.
 	primary.Options.Args = settings
 	primary.Start()
 	replica.Online()

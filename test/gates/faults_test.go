@@ -11,7 +11,7 @@ import (
 	"emq/test/wire"
 )
 
-// shutGates are gates that let nothing through for as long as any test runs, with how to shut and to open them.
+// shutGates are gates that stay shut for as long as a test runs, with the commands that shut and open them.
 var shutGates = []struct {
 	name       string
 	shut, open [][]string
@@ -22,7 +22,7 @@ var shutGates = []struct {
 	{"used up", [][]string{q.Limit(0, 2, lease), q.Claim(lease), q.Claim(lease)}, [][]string{q.Limit(0, 0, 0)}},
 }
 
-// shuts shuts a gate in front of some jobs, and holds that it does.
+// shuts shuts a gate on a queue with some jobs, and checks that it holds them back.
 func (b *bed) shuts(commands [][]string) {
 	b.t.Helper()
 	for i := range 5 {
@@ -49,8 +49,8 @@ func (b *bed) isOpened(commands [][]string, by *wire.Conn) {
 	require.NotEqual(b.t, wire.Empty, b.Do(q.Claim(lease)...))
 }
 
-// TestGatesSurvive has a server end, in every way, after a gate was acknowledged: it is shut when the server is there
-// again, as it was, and opens for who waits.
+// TestGatesSurvive stops or kills a server after a gate was acknowledged: after the restart it is shut as before, and
+// opens for waiting clients.
 func TestGatesSurvive(t *testing.T) {
 	for _, gate := range shutGates {
 		for way, end := range map[string]func(b *bed){
@@ -88,8 +88,8 @@ func gated(c *wire.Conn) string {
 	return gates
 }
 
-// TestGatesAndFailover hands a queue with a shut gate over to a replica: clients that wait are told to go, and on the new
-// primary the gate is shut as it was, and opens.
+// TestGatesAndFailover fails over with a shut gate: waiting clients are unblocked with an error, and on the new primary
+// the gate is shut as before, and can be opened.
 func TestGatesAndFailover(t *testing.T) {
 	for _, gate := range shutGates {
 		t.Run(gate.name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestGatesAndFailover(t *testing.T) {
 	}
 }
 
-// TestGatesWhileWritesArePaused opens a gate while clients may not write: who waits is served when they may again.
+// TestGatesWhileWritesArePaused opens a gate during CLIENT PAUSE WRITE: waiting clients are served after the pause.
 func TestGatesWhileWritesArePaused(t *testing.T) {
 	b := begin(t)
 	b.enqueue(q, "JOB1")

@@ -18,7 +18,7 @@ import (
 // crew are workers that claim in every way and settle in every way.
 type crew struct {
 	b      *bed
-	held   atomic.Int64 // jobs between the claim's answer and the verb that gives them up
+	held   atomic.Int64 // jobs between the claim's reply and the verb that gives them up
 	most   atomic.Int64
 	done   atomic.Int64 // completed or removed
 	wanted int64
@@ -57,7 +57,7 @@ func claim(conn *wire.Conn, dice *rand.Rand) (jobs []held) {
 	return jobs
 }
 
-// settle gives jobs up in one of the ways, and tells how many are gone for good.
+// settle gives jobs up in one of the ways, and returns how many are gone for good.
 func settle(t *testing.T, conn *wire.Conn, dice *rand.Rand, jobs []held) (gone int64) {
 	t.Helper()
 	var flat, ids []string
@@ -95,7 +95,7 @@ func settle(t *testing.T, conn *wire.Conn, dice *rand.Rand, jobs []held) (gone i
 	return int64(len(jobs))
 }
 
-// work has workers at it until all jobs are gone.
+// work runs the workers until all jobs are gone.
 func (c *crew) work(workers int) {
 	c.b.t.Helper()
 	var wg sync.WaitGroup
@@ -135,8 +135,8 @@ func (b *bed) stock(n int) {
 	}
 }
 
-// TestConcurrencyUnderLoad has 20 workers claim in every way from a queue that is held at three: there are never more than
-// three active jobs, in the order in which the server did things, and often there are three.
+// TestConcurrencyUnderLoad lets 20 workers claim in every way from a queue with concurrency 3: in the order in which
+// the server executed the commands, there are never more than three active jobs, and often there are three.
 func TestConcurrencyUnderLoad(t *testing.T) {
 	b := begin(t)
 	require.Equal(t, ok, b.Do(q.Limit(3, 0, 0)...))
@@ -172,8 +172,8 @@ func TestConcurrencyUnderLoad(t *testing.T) {
 	require.Empty(t, b.Keyspace().Check(wire.Wire6))
 }
 
-// TestRateUnderLoad has 20 workers claim in every way from a queue that may hand out a number of jobs in a window: none has
-// more, none begins before the one before it is over, and all jobs come through.
+// TestRateUnderLoad lets 20 workers claim in every way from a queue with a rate limit: no window has more jobs than the
+// limit, none begins before the previous one is over, and all jobs are done.
 func TestRateUnderLoad(t *testing.T) {
 	const most, duration = 100, 1000
 	b := begin(t)
@@ -221,8 +221,8 @@ func TestRateUnderLoad(t *testing.T) {
 	require.Empty(t, b.Keyspace().Check(wire.Wire6))
 }
 
-// TestRemoveRacesWithItsHolder has an operator remove jobs while their holders settle, extend and give them back: whoever
-// comes first has it, and the other is told.
+// TestRemoveRacesWithItsHolder removes jobs while their holders settle, extend and release them: the first succeeds,
+// and the reply tells the other.
 func TestRemoveRacesWithItsHolder(t *testing.T) {
 	b := begin(t)
 	seed := store.Seed(t)

@@ -1,5 +1,5 @@
-// Package gates asks one question: does a gate hold back exactly what it should, and let go at once? It has workers claim
-// in every way from queues that are paused or limited, clients wait in front of gates, and servers end and change.
+// Package gates answers one question: does a gate hold back exactly what it should, and let go at once? Workers claim
+// in every way from paused and limited queues, clients wait for gates to open, and servers stop and fail over.
 package gates
 
 import (
@@ -17,7 +17,7 @@ import (
 
 const (
 	q, r, s = wire.Queue("q"), wire.Queue("r"), wire.Queue("s")
-	// lease is one that no test sees the end of, in ms.
+	// lease is one that outlasts every test, in ms.
 	lease = 3_600_000
 	ok    = "+OK\r\n"
 )
@@ -27,17 +27,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// logged has the server write an append-only file, in which all that was done stands in its order.
+// logged makes the server write an append-only file, which has all writes in their order.
 var logged = []string{"--appendonly", "yes", "--appendfsync", "no", "--aof-use-rdb-preamble", "no"}
 
-// bed is a server, and a connection to it on which things happen.
+// bed is a server with a connection to it.
 type bed struct {
 	*store.Place
 	*wire.Conn
 	t *testing.T
 }
 
-// begin starts a server with an empty store of our wire, whose pump is off.
+// begin starts a server with an empty store of our wire. Its pump is off.
 func begin(t *testing.T, args ...string) *bed {
 	t.Helper()
 	return serve(t, store.Open(t, store.Module(append(logged, args...)...)))
@@ -50,7 +50,7 @@ func serve(t *testing.T, place *store.Place) *bed {
 	return b
 }
 
-// share has a test use the server with a store that is empty, and looks over what it leaves.
+// share runs a test on the server with an empty store, and checks the store that it leaves.
 func (b *bed) share(name string, test func(b *bed)) {
 	b.t.Helper()
 	b.t.Run(name, func(t *testing.T) {
@@ -77,7 +77,7 @@ func (b *bed) take(queue wire.Queue, ids ...string) {
 	}
 }
 
-// wait has a new client wait for ever, and returns when it does.
+// wait makes a new client wait without a timeout, and returns when it waits.
 func (b *bed) wait(queues ...wire.Queue) *wire.Conn {
 	b.t.Helper()
 	c := wire.Dial(b.t, b.Socket)
@@ -87,7 +87,7 @@ func (b *bed) wait(queues ...wire.Queue) *wire.Conn {
 	return c
 }
 
-// opens runs commands before anybody else could claim from q.
+// opens runs commands followed by a claim from q, before any other client's command.
 func (b *bed) opens(commands ...[]string) []string {
 	b.t.Helper()
 	return b.Behind(q.Claim(lease), commands...)
@@ -118,7 +118,7 @@ func (b *bed) written() (commands [][]string) {
 	}
 }
 
-// units groups them: what is between MULTI and EXEC is one.
+// units groups the commands of each transaction.
 func units(commands [][]string) (all [][][]string) {
 	var open bool
 	for _, args := range commands {

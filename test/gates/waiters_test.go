@@ -11,7 +11,7 @@ import (
 	"emq/test/wire"
 )
 
-// An opening is what opens a gate in front of which a client waits for JOB2.
+// An opening opens a gate for which a client waits to get JOB2.
 type opening struct {
 	name  string
 	given func(b *bed)
@@ -26,7 +26,7 @@ func script(args []string) [][]string {
 	return [][]string{append([]string{"EVAL", "return redis.call(unpack(ARGV))", "0"}, args...)}
 }
 
-// openings are those of which the module knows at once.
+// openings are the ones that the module notices at once.
 func openings() []opening {
 	paused := func(b *bed) {
 		b.enqueue(q, "JOB2")
@@ -75,7 +75,7 @@ func openings() []opening {
 	}
 }
 
-// TestServedWhenAGateOpens holds that whatever opens a gate serves who waits, before any other client's command.
+// TestServedWhenAGateOpens checks that whatever opens a gate, waiting clients are served before any other client's command.
 func TestServedWhenAGateOpens(t *testing.T) {
 	b := begin(t)
 	for _, o := range openings() {
@@ -130,8 +130,8 @@ func TestServedWhenAGateOpens(t *testing.T) {
 	})
 }
 
-// TestBeganToWaitThisMoment has a client begin to wait in front of a gate and the gate open in the same turn of the event
-// loop, before any timer: it is served first all the same.
+// TestBeganToWaitThisMoment lets a client begin to wait for a gate, and the gate open in the same turn of the event
+// loop, before any timer: the client is still served first.
 func TestBeganToWaitThisMoment(t *testing.T) {
 	b := begin(t)
 	for _, o := range openings() {
@@ -148,7 +148,7 @@ func TestBeganToWaitThisMoment(t *testing.T) {
 	}
 }
 
-// TestServedInTurn holds that places are given to those who wait in their order, one for each.
+// TestServedInTurn checks that the slots that a gate frees go to the waiting clients in their order, one to each.
 func TestServedInTurn(t *testing.T) {
 	b := begin(t)
 	b.share("places", func(b *bed) {
@@ -194,7 +194,7 @@ func TestServedInTurn(t *testing.T) {
 	})
 }
 
-// TestPassesOverGatedQueues holds that a claim of several queues passes a gated one over, and goes on.
+// TestPassesOverGatedQueues checks that a claim from several queues skips a gated one.
 func TestPassesOverGatedQueues(t *testing.T) {
 	b := begin(t)
 	gate := map[string]func(b *bed){
@@ -248,8 +248,8 @@ func TestPassesOverGatedQueues(t *testing.T) {
 	})
 }
 
-// TestServedWhenTheTimeComes holds that a gate that opens by itself serves who waits, not before its time by the server's
-// clock. How late it is, is told and not asserted.
+// TestServedWhenTheTimeComes checks that waiting clients are served when a gate opens by itself, and not before its
+// time by the server's clock. By how much later is logged, not asserted.
 func TestServedWhenTheTimeComes(t *testing.T) {
 	b := begin(t)
 	at := func(b *bed, id string) int64 {
@@ -290,7 +290,7 @@ func TestServedWhenTheTimeComes(t *testing.T) {
 		})
 	}
 	b.share("not by a sweep", func(b *bed) {
-		// Each sweep wakes who waits in front of a shut gate, in vain. It comes seldom, so soon a gate opens between two.
+		// Each sweep wakes the clients at a shut gate, in vain. Sweeps are rare, so soon a gate opens between two of them.
 		b.enqueue(r, "JOB1")
 		b.Do(r.Pause(0)...)
 		b.wait(r)
@@ -312,7 +312,7 @@ func TestServedWhenTheTimeComes(t *testing.T) {
 				before := idle()
 				w := wire.Dial(b.t, b.Socket)
 				w.Send(wire.BClaim(lease, 0, q))
-				// It looks once more as soon as it waits.
+				// It tries again as soon as it waits.
 				store.WaitFor(b.t, "its look", func() bool { return idle() != before || b.Do("ZSCORE", q.Active(), id) != wire.Nil })
 				before = idle()
 				require.Equal(b.t, wire.BClaimed(q, id, "x", 1), w.Receive())
@@ -359,8 +359,8 @@ func TestServedWhenTheTimeComes(t *testing.T) {
 	})
 }
 
-// TestFoundBySweep holds that plain commands on meta and active open gates too. Nothing is said of when: the contract says
-// within a second.
+// TestFoundBySweep checks that plain commands on meta and active open gates too. It does not check when: the contract
+// says within a second.
 func TestFoundBySweep(t *testing.T) {
 	b := begin(t)
 	pause, limit := func(b *bed) { b.Do(q.Pause(0)...) }, func(b *bed) {

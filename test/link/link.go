@@ -1,5 +1,5 @@
-// Package link answers one question: how does a test break what lies between a client and its server? It holds a way to a
-// server that can be cut and mended, and on which an answer can be lost.
+// Package link answers one question: how does a test break the connection of a client to its server? It has a proxy
+// that can be cut and mended, and can lose a reply.
 package link
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Link is a way to a server that can be cut: every connection that it carries ends, and it carries none until it is
-// mended. Nothing listens in between, so whoever comes is turned away at once.
+// Link is a proxy in front of a server. When it is cut, it closes all its connections, and accepts none until it is
+// mended: nothing listens meanwhile, so that clients are refused at once.
 type Link struct {
 	to   string
 	lose atomic.Pointer[loss]
@@ -24,7 +24,7 @@ type Link struct {
 	carried  []net.Conn
 }
 
-// loss is the loss of one answer, that to the next request with this word.
+// loss is the loss of the reply to the next request with this word.
 type loss struct {
 	word     []byte
 	executed func()
@@ -42,11 +42,11 @@ func New(t testing.TB, to string) *Link {
 // Address is where clients connect to.
 func (l *Link) Address() string { return l.address }
 
-// Lose loses the answer to the next request that has this word: it goes to the server, executed waits until the server
-// has executed it, and then its connection ends.
+// Lose loses the reply to the next request that has this word: the request is passed on, executed waits until the server has
+// executed it, and then the connection is closed.
 func (l *Link) Lose(word string, executed func()) { l.lose.Store(&loss{[]byte(word), executed}) }
 
-// Cut ends what the link carries.
+// Cut closes all connections and stops listening.
 func (l *Link) Cut() {
 	l.Lock()
 	defer l.Unlock()
@@ -61,7 +61,7 @@ func (l *Link) Cut() {
 	l.carried = nil
 }
 
-// Mend lets it carry again, under the same address.
+// Mend listens again on the same address.
 func (l *Link) Mend(t testing.TB) {
 	t.Helper()
 	l.Lock()
@@ -80,7 +80,7 @@ func (l *Link) Mend(t testing.TB) {
 	}()
 }
 
-// carry joins a connection to one of its own to the server, unless the link was cut in the meantime.
+// carry connects a client's connection to one to the server, unless the link was cut meanwhile.
 func (l *Link) carry(listener net.Listener, from net.Conn) {
 	to, err := net.Dial("tcp", l.to)
 	if err != nil {
@@ -110,7 +110,7 @@ func (l *Link) carry(listener net.Listener, from net.Conn) {
 	})
 }
 
-// pass carries what comes from one connection to another until either ends, but for what may not be carried.
+// pass copies from one connection to another, except what may rejects, until either ends.
 func pass(from, to net.Conn, may func([]byte) bool) {
 	defer from.Close()
 	defer to.Close()

@@ -12,14 +12,14 @@ import (
 	"emq/test/wire"
 )
 
-// generator makes up what happens next, looking at the model so that much of it makes sense.
+// generator generates the steps of a history. It looks at the model, so that many of them make sense.
 type generator struct {
 	*rand.Rand
 	w    *model.World
-	wild bool // keys, fields and entries are damaged by hand
+	wild bool // keys, fields and entries may be damaged
 }
 
-// What histories are about: few names, so that calls meet, and numbers about every bound.
+// What histories use: few names, so that calls meet, and numbers around every bound.
 var (
 	queues   = []wire.Queue{"q", "q", "q", "\xff \r\n"}
 	ids      = []string{"JOB1", "JOB2", "JOB3", "JOB\x00\xff}", "JOB"}
@@ -40,7 +40,7 @@ var (
 
 func pick[T any](g *generator, from []T) T { return from[g.IntN(len(from))] }
 
-// step makes up a step: one client's single call, or several in one go, or several clients at one time.
+// step generates a step: a single call of one client, a pipeline, or calls of several clients at the same time.
 func (g *generator) step() (s step) {
 	clients := []int{g.IntN(model.Clients)}
 	calls := 1
@@ -61,7 +61,7 @@ func (g *generator) step() (s step) {
 	return s
 }
 
-// calls makes up what a client does. Only alone may it move a job by hand, if the keyspace is to stay sound.
+// calls generates what a client does. To keep the keyspace sound, it may move a job directly only if it is alone.
 func (g *generator) calls(client int, alone bool) [][]string {
 	db := g.w.Contents[g.w.Selected[client]]
 	q := pick(g, queues)
@@ -106,7 +106,7 @@ func (g *generator) calls(client int, alone bool) [][]string {
 	return [][]string{q.Claim(30_000)}
 }
 
-// find picks a row of the queue in one of some states, or else any id.
+// find picks a row of the queue in one of the given states, or else any id.
 func (g *generator) find(q wire.Queue, db store.Keyspace, states ...string) (string, store.Hash) {
 	for _, i := range g.Perm(len(ids)) {
 		if row, ok := db[q.Row(ids[i])].(store.Hash); ok && slices.Contains(states, row["state"]) {
@@ -170,7 +170,7 @@ func (g *generator) batch(q wire.Queue, db store.Keyspace) []string {
 	return args
 }
 
-// operate gives a job back, or does what an operator does.
+// operate is a RELEASE, or a verb for operators.
 func (g *generator) operate(q wire.Queue, db store.Keyspace) []string {
 	if g.IntN(3) == 0 {
 		id, token := g.held(q, db)
@@ -188,7 +188,7 @@ func (g *generator) operate(q wire.Queue, db store.Keyspace) []string {
 	return q.Remove(pick(g, []string{"pending", "active", "scheduled", "dead", "any"}), list...)
 }
 
-// gate shuts or opens a gate, and opens it more often than it shuts one.
+// gate shuts or opens a gate; opening is more frequent.
 func (g *generator) gate(q wire.Queue) []string {
 	switch g.IntN(7) {
 	case 0:
@@ -226,8 +226,8 @@ func (g *generator) settle(q wire.Queue, db store.Keyspace) []string {
 	return q.Fail(id, token, delay, limit, pick(g, []string{"why", "", "\x00"}))
 }
 
-// move is what scripts, operators and other servers do to a job: its time comes, its lease is another server's, it becomes
-// a lane's or a flow's and is one no more, or it goes to pending.
+// move is what scripts, operators and other servers do to a job: it becomes due, its lease becomes another server's, it
+// enters or leaves a lane or a flow, or it goes to pending.
 func (g *generator) move(q wire.Queue, db store.Keyspace) [][]string {
 	from := pick(g, []string{"scheduled", "active", "active"})
 	id, row := g.find(q, db, from)
@@ -251,7 +251,7 @@ func (g *generator) move(q wire.Queue, db store.Keyspace) [][]string {
 	return q.Move(id, from, "pending")
 }
 
-// malformed is a verb with one word wrong, missing or too many; sometimes it is right all the same.
+// malformed is a verb with one word wrong, missing or too many; sometimes it is valid nevertheless.
 func (g *generator) malformed(q wire.Queue, db store.Keyspace) []string {
 	args := pick(g, [][]string{
 		q.Enqueue(pick(g, ids), "x"), q.Claim(30_000), g.settle(q, db), g.settle(q, db), g.schedule(q), g.extend(q, db),
@@ -276,7 +276,7 @@ func (g *generator) malformed(q wire.Queue, db store.Keyspace) []string {
 	}))
 }
 
-// vandalism is a plain command that no speaker of the wire would send.
+// vandalism is a plain command that no client of the wire would send.
 func (g *generator) vandalism(q wire.Queue, db store.Keyspace) []string {
 	id, _ := g.find(q, db, states...)
 	if g.IntN(4) == 0 {

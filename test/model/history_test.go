@@ -18,11 +18,11 @@ type call struct {
 	args   []string
 }
 
-// step is what is under way at one time: each client has sent its calls before it reads a reply, and nobody knows in
-// which order the server meets those of different clients.
+// step is what the clients do at the same time: each sends its calls before it reads a reply, and the order in which
+// the server executes those of different clients is not known.
 type step []call
 
-// history is what was done to a server that was empty.
+// history is what was done to an empty server.
 type history []step
 
 // String writes a call on each line and a blank line after each step; parse reads it back.
@@ -57,14 +57,14 @@ func parse(text string) (h history) {
 	return h
 }
 
-// rig is a real server that histories are run on.
+// rig is a real server on which histories are run.
 type rig struct {
 	t       *testing.T
 	clients [model.Clients]*wire.Conn
 	reader  *wire.Conn
 	runID   string
 	said    [model.Clients][]answered // the calls of the last step
-	answers map[string]int            // how often a verb gave each kind of answer
+	answers map[string]int            // how often a verb gave each kind of reply
 }
 
 func newRig(t *testing.T) *rig {
@@ -100,9 +100,9 @@ func (r *rig) replay(h history) string {
 	return ""
 }
 
-// step makes the calls of a step and returns the world after it: the one in which some order of the calls, the same for
-// each client as it sent them, has brought each reply and everything that is stored. If there is none, it returns what
-// the order that came furthest failed on.
+// step makes the calls of a step and returns the world after it: one that some order of the calls explains, with every
+// reply and all that is stored, where each client's calls are in the order in which it sent them. If no order does, it
+// returns on what the one that came furthest failed.
 func (r *rig) step(w *model.World, s step) (after *model.World, problem string) {
 	r.t.Helper()
 	var todo [model.Clients][]answered
@@ -138,7 +138,7 @@ type answered struct {
 	reply string
 }
 
-// kinds are the kinds of an answer: of a batch, each status in it.
+// kinds are the kinds of a reply: for a batch, each status in it.
 func kinds(c answered) (list []string) {
 	of, isList := wire.Value(c.reply).([]any)
 	if lists := strings.HasPrefix(c.args[0], "EMQ.M") || c.args[0] == "EMQ.REQUEUE" || c.args[0] == "EMQ.REMOVE"; !lists || !isList {
@@ -158,7 +158,7 @@ func kinds(c answered) (list []string) {
 	return slices.Compact(list)
 }
 
-// explanation looks for an order of calls that explains what was seen.
+// explanation searches for an order of calls that explains the observations.
 type explanation struct {
 	clock   model.Clock
 	seen    store.Contents
@@ -200,7 +200,7 @@ func (e *explanation) order(w *model.World, todo [model.Clients][]answered, dept
 	return after
 }
 
-// dice fall in every way, one after the other.
+// dice enumerate all outcomes, one after the other.
 type dice struct {
 	shown, of []int
 	rolled    int
@@ -214,7 +214,7 @@ func (d *dice) roll(n int) int {
 	return d.shown[d.rolled-1]
 }
 
-// next prepares the next way, and is false if there is none.
+// next prepares the next outcome, and returns false if there is none.
 func (d *dice) next() bool {
 	d.rolled = 0
 	for last := len(d.shown) - 1; last >= 0; last-- {

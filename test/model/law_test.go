@@ -15,25 +15,25 @@ import (
 	"emq/test/wire"
 )
 
-// told is what the replies of one step say of a row.
+// told is what the replies of one step say about a row.
 type told struct {
 	created, completed, failed bool
 	claimed, extended          int
 	caps                       []int64 // of the failures that ended in dead
-	reaped                     int     // times a reap took the lease back, whatever became of the job then
+	reaped                     int     // how often a reap took the lease back, whatever became of the job then
 	stalledOut                 []int64 // caps of the reaps that ended in dead
 	gone, known, refused       bool    // an EXTEND answered -1, 1, EMQSTALE
 }
 
-// lawful returns how a step broke what the wire promises of every job in a store that nobody damages. It looks at the
-// replies and at what was stored before and after, not at how a verb works:
+// lawful returns how a step broke the wire's promises for the jobs of an undamaged store. It looks at the replies, and
+// at what was stored before and after, not at how a verb works:
 //
-//   - a token rises by one at each claim that was answered, and never falls within a row's life;
-//   - a dead job stays dead, and a job dies by a FAIL at its cap or by a REAP at its cap alone;
-//   - stalled grows by lost leases that this server granted, one each, and a FAIL clears it;
-//   - EXTEND answers -1 where no row is, and only there.
+//   - a token rises by one at each granted claim, and never falls within a row's life;
+//   - a dead job stays dead, and a job becomes dead only by a FAIL or a REAP at its cap;
+//   - stalled grows by one for each lost lease that this server granted, and a FAIL clears it;
+//   - EXTEND replies -1 if and only if there is no row.
 //
-// A step that did something by hand, or gave a job back, or in which an operator did something to one, tells nothing.
+// A step with direct writes, RELEASE or verbs for operators is not checked.
 func lawful(before, after *model.World, said [model.Clients][]answered) (broken []string) {
 	var rows [store.Databases]map[string]*told
 	calls := 0
@@ -64,7 +64,7 @@ func lawful(before, after *model.World, said [model.Clients][]answered) (broken 
 				saying.hold(before.RunID, was, is, note)
 			}
 		}
-		for key, value := range before.Contents[db] { // what no reply speaks of: time passes, and PROMOTE names nobody
+		for key, value := range before.Contents[db] { // without a reply about it: time passes, and PROMOTE names no jobs
 			was, ok := value.(store.Hash)
 			if q, rest, isKey := wire.Split(key); !ok || !isKey || !strings.HasPrefix(q.Base()+rest, q.RowPrefix()) {
 				continue
@@ -96,7 +96,7 @@ func hear(rows map[string]*told, c answered) {
 		return rows[key]
 	}
 	one := c.reply == wire.Integer(1)
-	// each hears the status of each job of a list that begins at a word, with so many words a job.
+	// each notes the status of each job of a list that begins at a word and has n words for each job.
 	each := func(from, n int, status func(row *told, status int64)) {
 		list, _ := wire.Value(c.reply).([]any)
 		for i := range list {
@@ -186,7 +186,7 @@ func hear(rows map[string]*told, c answered) {
 	}
 }
 
-// hold checks a row that was there before the step and was not completed in it.
+// hold checks a row that existed before the step and was not completed in it.
 func (s *told) hold(runID string, was, is store.Hash, note func(string, ...any)) {
 	if is == nil {
 		note("is gone, and nobody completed it")
@@ -240,7 +240,7 @@ func (s *told) hold(runID string, was, is store.Hash, note func(string, ...any))
 	}
 }
 
-// TestLawful breaks one promise at a time; nothing else may be found, and nothing where all is as it should be.
+// TestLawful breaks one promise at a time: exactly that must be found, and nothing where none is broken.
 func TestLawful(t *testing.T) {
 	const q = wire.Queue("q")
 	type row = store.Hash
@@ -260,7 +260,7 @@ func TestLawful(t *testing.T) {
 		name    string
 		was, is row
 		said    []answered
-		want    string // how the only complaint goes on, or ""
+		want    string // the rest of the only complaint, or ""
 	}{
 		{
 			"a claim", of("state", "pending"), of("attempts", "4"),

@@ -1,6 +1,6 @@
-// Package model answers one question: by the contract alone, what does a server hold and answer after any history of
-// calls? It is a server in Go, as plain as it can be and written from the contract: the verbs, and those plain
-// commands by which operators, scripts and vandals touch the same keys.
+// Package model answers one question: by the contract alone, what does a server store and reply after any history of
+// calls? It is a server in Go, as simple as possible and written from the contract: the verbs, and the plain commands
+// by which operators, scripts and vandals change the same keys.
 package model
 
 import (
@@ -13,24 +13,24 @@ import (
 	"emq/test/wire"
 )
 
-// Clients is how many clients a World has.
+// Clients is the number of clients of a World.
 const Clients = 3
 
-// World is all of a server: what it holds, and which database each client has selected.
+// World is the whole state of a server: what it stores, and which database each client has selected.
 type World struct {
 	store.Contents
 	Selected [Clients]int
 	RunID    string
-	fresh    map[deadline]int64 // deadlines that nobody has seen yet, and the latest that each can be
+	fresh    map[deadline]int64 // deadlines that were not read yet, and the latest that each can be
 }
 
-// deadline is the score of an entry. It is known by its key alone, for databases can be swapped.
+// deadline identifies the score of an entry. It has no database, because databases can be swapped.
 type deadline struct {
 	key, id string
 	score   float64
 }
 
-// New is an empty server with that run_id.
+// New returns an empty server with that run_id.
 func New(runID string) *World {
 	return &World{Contents: store.New(), RunID: runID, fresh: map[deadline]int64{}}
 }
@@ -43,8 +43,8 @@ func (w *World) Clone() *World {
 	return &c
 }
 
-// Clock is what is known of the server's clock during a call, in ms. Where the call may go one way or another for what
-// is not known, Chance is asked, and answers a number from 0 to n-1; without it, it is always 0.
+// Clock is what is known about the server's clock during a call, in ms. If the result depends on what is not known,
+// Chance chooses: it returns a number from 0 to n-1. Without it, the choice is always 0.
 type Clock struct {
 	From, To int64
 	Chance   func(n int) int
@@ -57,8 +57,8 @@ func (c Clock) choose(n int) int {
 	return c.Chance(n)
 }
 
-// See compares the world with what the server holds and returns the differences. No one can know a deadline before it
-// is seen: one that the calls since the last look can have set is taken as it is.
+// See compares the world with what the server stores and returns the differences. The exact deadlines are not known
+// before they are read: those that calls since the last See can have set are taken from the server.
 func (w *World) See(seen store.Contents) []string {
 	for db, keys := range w.Contents {
 		for key, value := range keys {
@@ -90,8 +90,8 @@ func (w *World) seeGates(db int, key string, value any, seen store.Contents) {
 	}
 }
 
-// Do makes a client's call and returns the reply's bytes. A reply without its line's end is how an error must begin:
-// the rest shows bytes of the caller's.
+// Do executes a client's call and returns the reply's bytes. A reply without an end of line is the beginning of an
+// error, the rest of which quotes the caller's bytes.
 func (w *World) Do(client int, args []string, clock Clock) string {
 	db := w.Contents[w.Selected[client]]
 	if v, ok := verbs[args[0]]; ok {
@@ -119,7 +119,7 @@ func (w *World) Do(client int, args []string, clock Clock) string {
 	return wire.OK
 }
 
-// Matches tells whether a reply is the one that Do returned.
+// Matches reports whether a reply is the one that Do returned.
 func Matches(want, got string) bool {
 	if strings.HasSuffix(want, "\r\n") {
 		return want == got
@@ -135,12 +135,12 @@ func atoi(s string) int {
 	return n
 }
 
-// verb is a verb by its form in the contract.
+// verb describes a verb by its form in the contract.
 type verb struct {
 	form  string
 	looks string // the keys whose types are checked
 	about string // the key that must not be there under an absent identity
-	empty string // the answer if it is not; "" for a verb that claims the store
+	empty string // the reply if it does not exist; "" for a verb that claims the store
 	do    func(*call) string
 }
 
@@ -157,14 +157,15 @@ var verbs = map[string]verb{
 		(*call).reap},
 }
 
-// ranges are those of the arguments that are numbers.
+// ranges are the ranges of the numeric arguments.
 var ranges = map[string][2]int64{
 	"lease_ms": {1, 1<<52 - 1}, "delay_ms": {0, 1<<52 - 1}, "ms": {0, 1<<52 - 1},
 	"max": {1, 1<<31 - 1}, "max_stalled": {0, 1<<31 - 1}, "limit": {1, 10000}, "count": {1, 1000},
 	"concurrency": {0, 1<<31 - 1}, "rate_max": {0, 1<<31 - 1}, "duration_ms": {0, 1<<52 - 1},
 }
 
-// batch is a verb for many jobs by its form in the contract. MCLAIM, which lists none, is one of them by its reply.
+// batch describes a verb for many jobs by its form in the contract. MCLAIM lists no jobs, but belongs here because of
+// its reply.
 type batch struct {
 	form, list string
 	looks      string // the sets whose types are checked
@@ -181,7 +182,7 @@ var batches = map[string]batch{
 	"EMQ.MFAIL":     {"base max", "id token delay_ms error", "active pending schedule dead", false, (*call).fail},
 }
 
-// run makes the checks of every batch, in their order, and then treats one job after the other as the verb for one does.
+// run makes the checks of every batch, in their order, and then treats one job after the other like the verb for one.
 func (v batch) run(c *call, args []string) string {
 	form, list := strings.Fields(v.form), strings.Fields(v.list)
 	words := args[1:]
@@ -261,7 +262,7 @@ func (v batch) run(c *call, args []string) string {
 	return wire.Statuses(statuses...)
 }
 
-// status is how a batch answers for one job what the verb for one answers.
+// status is the status in a batch for a reply of the verb for one job.
 func status(verb, reply string) int64 {
 	switch {
 	case reply == wire.Gone, verb == "EMQ.MEXTEND" && reply == wire.Integer(-1):
@@ -278,13 +279,13 @@ func status(verb, reply string) int64 {
 	return 1
 }
 
-// call is one verb under way.
+// call is a verb in execution.
 type call struct {
 	w     *World
 	db    store.Keyspace
 	clock Clock
 	arg   map[string]string // by the words of the form
-	// counts are what a batch counts, at its end, by the counters' keys; nil in a verb for one job.
+	// counts are what a batch adds to the counters at its end, by key; nil in a verb for one job.
 	counts map[string]int64
 	q      wire.Queue
 }
@@ -349,7 +350,7 @@ func (v verb) run(c *call, args []string) string {
 	return v.do(c)
 }
 
-// names are the exact names that arguments must have, and those of the keys that a verb makes itself.
+// names are the exact names that the arguments must have, and those of the keys that a verb derives.
 func (c *call) names() map[string]string {
 	return map[string]string{
 		"row": c.q.Row(c.arg["id"]), "pending": c.q.Pending(), "active": c.q.Active(), "schedule": c.q.Schedule(),
@@ -382,7 +383,7 @@ func (c *call) schedule() string {
 	return wire.Integer(1)
 }
 
-// create makes the row of a new job and claims the store for it, unless the row is there.
+// create writes the row of a new job and claims the store for it, unless the row exists.
 func (c *call) create(state string) bool {
 	row := c.q.Row(c.arg["id"])
 	if c.db[row] != nil {
@@ -420,7 +421,7 @@ func (c *call) claimMany() string {
 	return wire.Array(jobs...)
 }
 
-// grant hands the first job out that can be, while fewer than a hundred entries of the call were bad.
+// grant hands out the first job that can be handed out, unless the call has met a hundred bad entries.
 func (c *call) grant(bad *int) (job string, ok bool) {
 	for ; *bad < 100; *bad++ {
 		id, ok := first(c.db, c.q.Pending())
@@ -454,13 +455,14 @@ func (c *call) grant(bad *int) (job string, ok bool) {
 	return "", false
 }
 
-// buries tells whether dead can take a job.
+// buries reports whether dead can take a job.
 func (c *call) buries() bool {
 	_, ok := c.db[c.q.Dead()].(store.ZSet)
 	return ok || c.db[c.q.Dead()] == nil
 }
 
-// elsewhere tells that the row, an entry of which was found in the set of the given state, stands in that of another.
+// elsewhere reports whether the job, found in the set of the given state, is in the set of its row's state, which is
+// another.
 func (c *call) elsewhere(found, id string, row store.Hash) bool {
 	if row["state"] == found || wire.SetOf[row["state"]] == "" {
 		return false
@@ -509,7 +511,7 @@ func (c *call) fail() string {
 	return wire.Bulk(row["state"])
 }
 
-// counted adds 1 to a count of the row's, which is 0 if it is no number that can be counted up, and returns it.
+// counted adds 1 to a count in the row, which is 0 if it is not a number that can be incremented, and returns it.
 func counted(row store.Hash, field string) int64 {
 	n, ok := integer(row[field])
 	if !ok || n > 1<<53-2 {
@@ -569,8 +571,8 @@ func (c *call) reap() string {
 	return wire.Reaped(recovered, dead)
 }
 
-// sweep goes through the entries of a state's set whose time has come, the first first, takes out those that are to be
-// moved or dropped, up to the limit, and has the former moved. told says that the reply tells their order.
+// sweep goes through the due entries of a state's set in their order, removes up to limit of them, and calls move for
+// those that are not dropped. told says that the reply shows their order.
 func (c *call) sweep(state string, told bool, move func(id string, row store.Hash)) {
 	key, limit := c.q.Set(state), c.number("limit")
 	set, _ := c.db[key].(store.ZSet)
@@ -595,9 +597,9 @@ func (c *call) sweep(state string, told bool, move func(id string, row store.Has
 	}
 }
 
-// next is the first of a set's remaining entries, if its time has come. Nobody has seen the scores that the calls since
-// the last look have set: where one of several can be the first, and the order matters, it is one by chance, and so it
-// is where the time may have come or not.
+// next is the first of a set's remaining entries, if it is due. The exact scores that calls since the last See have set
+// are not known: if several entries can be the first and the order matters, or an entry may be due or not, the choice
+// is by chance.
 func (c *call) next(key string, left store.ZSet, ordered bool) (string, bool) {
 	id, ok := lowest(left)
 	if !ok {
@@ -617,7 +619,7 @@ func (c *call) next(key string, left store.ZSet, ordered bool) (string, bool) {
 				firsts = append(firsts, other)
 			}
 		}
-		slices.Sort(firsts) // so that the same chance means the same entry
+		slices.Sort(firsts) // so that the same chance chooses the same entry
 		id = firsts[c.clock.choose(len(firsts))]
 	}
 	switch score := left[id]; {
@@ -630,14 +632,14 @@ func (c *call) next(key string, left store.ZSet, ordered bool) (string, bool) {
 	}
 }
 
-// due puts a job into a set at a deadline that is that far away.
+// due adds a job to a set with a deadline ms from now.
 func (c *call) due(key, id string, ms int64) {
 	d := deadline{key, id, float64(c.clock.From + ms)}
 	add(c.db, key, id, d.score)
 	c.w.fresh[d] = c.clock.To + ms
 }
 
-// holder refuses whoever does not hold the row's job; "" is the holder.
+// holder returns the refusal if the caller does not hold the row's job, else "".
 func (c *call) holder(row store.Hash, verb string) string {
 	_, lane := row["group"]
 	_, flow := row["parent"]
@@ -652,14 +654,14 @@ func (c *call) holder(row store.Hash, verb string) string {
 	return ""
 }
 
-// leave takes the job out of active, or else out of pending.
+// leave removes the job from active, or else from pending.
 func (c *call) leave() {
 	if !remove(c.db, c.q.Active(), c.arg["id"]) {
 		remove(c.db, c.q.Pending(), c.arg["id"])
 	}
 }
 
-// tally counts a job, in a batch with the others of it.
+// tally counts a job; in a batch, together with the others.
 func (c *call) tally(key string) {
 	if c.counts == nil {
 		c.count(key, 1)
@@ -668,7 +670,7 @@ func (c *call) tally(key string) {
 	}
 }
 
-// count adds to a counter that can be counted up by so many.
+// count adds to a counter, if it can be incremented by that much.
 func (c *call) count(key string, by int64) {
 	if c.db[key] == nil {
 		c.db[key] = store.Hash{}
@@ -687,7 +689,7 @@ func (c *call) count(key string, by int64) {
 	counter["count"] = strconv.FormatInt(n+by, 10)
 }
 
-// integer reads a number that is spelled as the contract wants it, up to the largest that is exact everywhere.
+// integer parses a number in the contract's canonical form, up to the largest that is exact everywhere.
 func integer(s string) (int64, bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil && strconv.FormatInt(n, 10) == s && n >= 0 && n <= 1<<53-1
@@ -716,7 +718,7 @@ func add(db store.Keyspace, key, id string, score float64) {
 	db[key].(store.ZSet)[id] = score
 }
 
-// remove takes an entry out of a set; the last one takes the set along.
+// remove removes an entry from a set, and with the last one the set.
 func remove(db store.Keyspace, key, id string) bool {
 	set, _ := db[key].(store.ZSet)
 	if _, ok := set[id]; !ok {

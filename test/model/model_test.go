@@ -15,8 +15,8 @@ import (
 )
 
 // TestHistories runs random histories of several clients on a real server and compares it with the model after every
-// step: each reply, and every key of every database. In half of them nobody damages anything, and nothing may be amiss
-// in the keyspace. A history that fails is shrunk to a short one, which can be kept in testdata.
+// step: each reply, and every key of every database. In half of them nobody damages anything, and the keyspace must
+// stay sound. A history that fails is shrunk to a short one, which can be kept in testdata.
 func TestHistories(t *testing.T) {
 	r := newRig(t)
 	seed := store.Seed(t)
@@ -47,10 +47,10 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// explore makes up a history step by step and returns how it went wrong, or "".
+// explore generates a history step by step and returns how it failed, or "".
 func (r *rig) explore(g *generator, steps int) (h history, problem string) {
 	r.t.Helper()
-	defer func() { // a server that went away ends the test here
+	defer func() { // a server that has crashed ends the test here
 		if r.t.Failed() {
 			r.t.Logf("the history that was under way:\n\n%s", h)
 		}
@@ -74,12 +74,12 @@ func (r *rig) explore(g *generator, steps int) (h history, problem string) {
 	return h, ""
 }
 
-// report ends the test with a short history that goes wrong.
+// report ends the test with a short history that fails.
 func report(t *testing.T, h history, replay func(history) string) {
 	t.Helper()
 	problem := ""
 	fails := func(h history) bool {
-		for range 3 { // what depends on the order of clients does not fail at every turn
+		for range 3 { // a failure that depends on the order of clients does not occur every time
 			if p := replay(h); p != "" {
 				problem = p
 				return true
@@ -94,7 +94,7 @@ func report(t *testing.T, h history, replay func(history) string) {
 	require.Fail(t, "the server differs from the model", "\n\n%s%s", h, problem)
 }
 
-// TestKept replays the histories that once failed, or that show something.
+// TestKept replays histories that once failed, or that show something.
 func TestKept(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.history")
 	require.NoError(t, err)
@@ -109,8 +109,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestFindsADifference gives the model another run_id than the server's: histories must find that out, and shrink to
-// the two calls that show it.
+// TestFindsADifference gives the model another run_id than the server's: histories must find that, and shrink to the
+// two calls that show it.
 func TestFindsADifference(t *testing.T) {
 	r := newRig(t)
 	r.runID = "another"
@@ -123,8 +123,8 @@ func TestFindsADifference(t *testing.T) {
 	require.Equal(t, "EMQ.CLAIM", h[1][0].args[0])
 }
 
-// The model is what histories are checked by, so its own rarest rule is checked here: a race has several outcomes, and
-// the model allows each of them and no other.
+// Checks a rule of the model that histories seldom need: a race has several outcomes, and the model allows each of them
+// and no others.
 func TestRace(t *testing.T) {
 	q := wire.Queue("q")
 	w := model.New("run")
@@ -148,8 +148,8 @@ func TestRace(t *testing.T) {
 	require.Nil(t, explain(won), "not both can have won")
 }
 
-// Nobody knows which of two jobs that were failed at one time, for no delay, is due first: the model allows either, and
-// that a lease of a millisecond has run out or not, and no more.
+// It is not known which of two jobs that fail at the same time, without a delay, is due first, nor whether a lease of a
+// millisecond has expired: the model allows either, and nothing else.
 func TestUnseenTimes(t *testing.T) {
 	q := wire.Queue("q")
 	clock := model.Clock{From: 1000, To: 1002}

@@ -9,11 +9,12 @@ import (
 	"emq/test/wire"
 )
 
-// operator is a verb that declares the base and is about one job, listed jobs, or the gates, by its form in the contract.
+// operator describes, by its form in the contract, a verb that declares the base and is about one job, listed jobs, or
+// the gates.
 type operator struct {
 	form   string
 	listed bool     // the last word of the form may come again
-	states []string // that the word `state` may be
+	states []string // the values of the word `state`
 	looks  string   // the keys whose types are checked
 	absent func(c *call, ids []string) (reply string, ok bool)
 	do     func(c *call, ids []string) string
@@ -84,7 +85,7 @@ func (v operator) run(c *call, args []string) string {
 	return v.do(c, ids)
 }
 
-// fits tells that a key is absent or of its own type.
+// fits reports whether a key is absent or of the right type.
 func (c *call) fits(word string) bool {
 	switch c.db[c.names()[word]].(type) {
 	case nil:
@@ -135,7 +136,7 @@ func (c *call) release([]string) string {
 	return wire.Bulk(row["state"])
 }
 
-// operate answers for each listed job what becomes of it, if it is of the state that was named.
+// operate calls do for each listed job that is in the given state, and returns the statuses.
 func (c *call) operate(ids []string, do func(id string, row store.Hash)) string {
 	var statuses []int64
 	for _, id := range ids {
@@ -181,14 +182,14 @@ func (c *call) removeJobs(ids []string) string {
 
 // ---- The gates ----
 
-// gate is a field of meta, if it is a number in its range.
+// gate is the value of a field of meta, if it is a number in its range.
 func (c *call) gate(field string, least, most int64) (int64, bool) {
 	meta, _ := c.db[c.q.Meta()].(store.Hash)
 	n, ok := integer(meta[field])
 	return n, ok && n >= least && n <= most
 }
 
-// isAfter tells whether a time is after now; where nobody can know, it is by chance.
+// isAfter reports whether a time is after now; if that is not known, the choice is by chance.
 func (c *call) isAfter(at int64) bool {
 	switch {
 	case at > c.clock.To:
@@ -209,7 +210,7 @@ func (c *call) paused() bool {
 	return !timed || ok && c.isAfter(until)
 }
 
-// room is how many jobs a claim may hand out, and whether it begins a window of a rate.
+// room is the number of jobs that a claim may hand out, and whether there is a rate limit and a new window begins.
 func (c *call) room() (n int64, rated, begins bool) {
 	n = 1 << 53
 	if c.paused() {
@@ -235,7 +236,7 @@ func (c *call) room() (n int64, rated, begins bool) {
 	return min(n, max(0, most-used)), true, begins
 }
 
-// spend counts what was handed out.
+// spend counts handed-out jobs against the rate limit.
 func (c *call) spend(jobs int64, rated, begins bool) {
 	if jobs == 0 || !rated {
 		return
@@ -251,14 +252,14 @@ func (c *call) spend(jobs int64, rated, begins bool) {
 	meta["used"] = strconv.FormatInt(used+jobs, 10)
 }
 
-// stamp sets a field of meta to a time that is that far away.
+// stamp sets a field of meta to a time ms from now.
 func (c *call) stamp(meta store.Hash, field string, ms int64) {
 	at := c.clock.From + ms
 	meta[field] = strconv.FormatInt(at, 10)
 	c.w.fresh[deadline{c.q.Meta(), field, float64(at)}] = c.clock.To + ms
 }
 
-// change writes to meta, which claims the store if it changes anything, and is gone if nothing is left.
+// change writes to meta. It claims the store if anything changes, and removes meta if no field is left.
 func (c *call) change(do func(meta store.Hash)) {
 	meta, there := c.db[c.q.Meta()].(store.Hash)
 	if !there {

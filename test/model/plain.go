@@ -60,7 +60,7 @@ func plain(db store.Keyspace, args []string) string {
 	panic(fmt.Sprintf("model: no command %s", wire.Line(args)))
 }
 
-// on changes a hash or a sorted set. An empty one is no key.
+// on changes a hash or a sorted set. If it is empty then, the key is removed.
 func on[V ~map[string]E, E any](db store.Keyspace, key string, change func(V) int) string {
 	if db[key] == nil {
 		db[key] = V{}

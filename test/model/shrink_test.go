@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shrink returns a history that fails as well and of which no simpler variant does.
+// shrink returns a history that fails too, and of which no simpler variant fails.
 func shrink(h history, fails func(history) bool) history {
 	for {
 		smaller, ok := first(variants(h), fails)
@@ -30,8 +30,8 @@ func first(seq iter.Seq[history], fails func(history) bool) (history, bool) {
 	return nil, false
 }
 
-// variants are a history's simpler ones, the much shorter first: fewer steps, fewer calls in a step, calls one after
-// the other, all by one client.
+// variants are simpler variants of a history, the shortest first: fewer steps, fewer calls in a step, calls one after
+// the other, all calls by one client.
 func variants(h history) iter.Seq[history] {
 	return func(yield func(history) bool) {
 		for size := max(1, len(h)/2); size >= 1; size /= 2 {
@@ -70,7 +70,7 @@ func variants(h history) iter.Seq[history] {
 
 func replaced(h history, at int, by ...step) history { return slices.Concat(h[:at], by, h[at+1:]) }
 
-// TestShrink plants failures in long histories: nothing but what they need is left.
+// TestShrink plants failures in long histories, which must shrink to the steps that the failures need.
 func TestShrink(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	noise := func() (h history) {

@@ -12,14 +12,14 @@ import (
 	"emq/test/wire"
 )
 
-// TestBackup makes the backups of docs/operations.md by the page's own commands, from a server that holds a job in each
-// state, checks them by them, and restores each with the module and without it.
+// TestBackup makes and checks the backups of docs/operations.md with the page's own commands, on a server that has a
+// job in each state, and restores each with and without the module.
 func TestBackup(t *testing.T) {
 	persisted := []string{"--appendonly", "yes", "--appendfsync", "always"}
 	s := store.Open(t, store.Module(persisted...))
 	c := s.Conn()
 	prepare(t, c)
-	c.Must("BGREWRITEAOF") // so that the base has something to be checked
+	c.Must("BGREWRITEAOF") // so that there is a base to check
 	store.WaitFor(t, "the rewrite", func() bool { return c.Info("aof_rewrite_in_progress") == "0" && c.Info("aof_rewrite_scheduled") == "0" })
 	require.Equal(t, wire.Integer(1), c.Do(q.Enqueue("JOB5", "x")...))
 	want := s.Keyspace()
@@ -74,7 +74,7 @@ func TestBackup(t *testing.T) {
 	})
 }
 
-// folder is an empty one whose path is short enough for a server's socket.
+// folder makes an empty folder whose path is short enough for a server's socket.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "emq")
@@ -85,7 +85,7 @@ func folder(t *testing.T) string {
 
 const operations = "../../docs/operations.md"
 
-// shell runs the commands of the page's block that follows these words, which must succeed, and returns what they printed.
+// shell runs the commands of the page's block after these words, which must succeed, and returns what they print.
 func shell(t *testing.T, s *store.Place, dir, words string) string {
 	t.Helper()
 	out, err := run(t, s, dir, page.Lines(t, operations, words))
@@ -93,7 +93,7 @@ func shell(t *testing.T, s *store.Place, dir, words string) string {
 	return out
 }
 
-// run runs such lines in a folder, with this server in the place of the page's.
+// run runs lines of the page in a folder, with this server instead of the page's.
 func run(t *testing.T, s *store.Place, dir, lines string) (string, error) {
 	t.Helper()
 	return page.Run(t, dir, lines, "valkey-cli", "valkey-cli -s "+s.Socket, " -h primary", "", "/var/lib/valkey", s.Dir)

@@ -19,18 +19,18 @@ import (
 	"emq/test/wire"
 )
 
-// load is producers and waiting workers on one queue, while an operator does things to it.
+// load runs producers and waiting workers on one queue, while an operator works on it.
 type load struct {
 	*redis.Client
 	q             wire.Queue
 	made, done    atomic.Int64
-	running, most atomic.Int64 // how many workers have a job now, and had at a time
+	running, most atomic.Int64 // number of workers that have a job now, and its maximum
 	quit          context.Context
 	stop          context.CancelFunc
 	all           sync.WaitGroup
 }
 
-// breath is how long a producer rests where too many jobs wait.
+// breath is how long a producer pauses when too many jobs wait.
 const breath = 2 * time.Millisecond
 
 // begin starts the load. Workers complete what they get, unless they keep it.
@@ -112,8 +112,8 @@ func (l *load) more(t *testing.T, n int64) {
 	store.WaitFor(t, "more jobs to be done", func() bool { return l.done.Load() >= target || t.Failed() })
 }
 
-// Five thousand of eight thousand dead letters are requeued by their error, with the page's commands, while others work on
-// the same queue: those are worked off, and the others stay.
+// Five thousand of eight thousand dead letters are requeued by their error, with the page's commands, while clients use
+// the same queue: these jobs are completed, and the other dead letters stay.
 func TestRequeueUnderLoad(t *testing.T) {
 	s := store.Open(t, store.Module())
 	c, q := s.Conn(), wire.Queue("bulk")
@@ -140,8 +140,8 @@ func TestRequeueUnderLoad(t *testing.T) {
 	require.Empty(t, s.Keyspace().Check(wire.Wire6))
 }
 
-// A queue is paused and resumed under load, with fifty workers that wait: what runs runs on, then nobody gets a job, though
-// jobs come, and afterwards all go on. None is lost.
+// A queue is paused and resumed under load, with fifty waiting workers: running jobs go on, then nobody gets a job,
+// although new ones come, and after the pause all continue. No job is lost.
 func TestPauseUnderLoad(t *testing.T) {
 	s := store.Open(t, store.Pumped("--emq.pump-interval-ms", "50"))
 	c, q := s.Conn(), wire.Queue("mail")
@@ -166,7 +166,7 @@ func TestPauseUnderLoad(t *testing.T) {
 	require.Empty(t, s.Keyspace().Check(wire.Wire6))
 }
 
-// A queue is held at three at a time under load; then the limit is taken off.
+// A queue is limited to three active jobs under load; then the limit is removed.
 func TestThreeAtATime(t *testing.T) {
 	s := store.Open(t, store.Pumped("--emq.pump-interval-ms", "50"))
 	c, q := s.Conn(), wire.Queue("mail")
@@ -181,7 +181,8 @@ func TestThreeAtATime(t *testing.T) {
 	require.Empty(t, s.Keyspace().Check(wire.Wire6))
 }
 
-// A queue is held at a hundred a second. When each job was claimed is told by its deadline, so by the server's own clock.
+// A queue is limited to a hundred jobs a second. The time of each claim follows from the deadline, so it is by the
+// server's own clock.
 func TestHundredASecond(t *testing.T) {
 	s := store.Open(t, store.Pumped("--emq.pump-interval-ms", "50"))
 	c, q := s.Conn(), wire.Queue("mail")

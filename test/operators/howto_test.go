@@ -15,8 +15,8 @@ import (
 	"emq/test/wire"
 )
 
-// TestHowTo follows docs/howto.md from top to bottom, as the user whom docs/operations.md calls the operator, with a
-// producer's and a worker's rights beside: each command prints what stands on the page.
+// TestHowTo follows docs/howto.md from top to bottom, as the operator of docs/operations.md with a producer's and a
+// worker's rights in addition: each command prints what the page says.
 func TestHowTo(t *testing.T) {
 	s := store.Open(t, store.Pumped("--emq.pump-interval-ms", "50"))
 	c := s.Conn()
@@ -30,7 +30,7 @@ func TestHowTo(t *testing.T) {
 	dir := t.TempDir()
 	terminal(t, s, dir, "howto")
 	for _, block := range page.Commands(t, "../../docs/howto.md") {
-		if strings.HasPrefix(block[0].Line, "cd ") { // the dead letters that are to be requeued
+		if strings.HasPrefix(block[0].Line, "cd ") { // dead letters to requeue
 			buried(t, c, "bulk", 8000, func(i int) string {
 				if i%8 < 5 {
 					return "smtp: timeout\nafter 30 s"
@@ -43,7 +43,7 @@ func TestHowTo(t *testing.T) {
 	require.Empty(t, s.Keyspace().Check(wire.Wire6))
 }
 
-// terminal puts a valkey-cli into a folder that speaks to the server as a user, and prints to a file as it would to a
+// terminal puts a valkey-cli into a folder that connects to the server as a user, and prints to a file as it would to a
 // terminal.
 func terminal(t *testing.T, s *store.Place, dir, user string) {
 	t.Helper()

@@ -1,6 +1,6 @@
-// Package operators asks one question: what happens when people lay hands on the keys? It does with Valkey's own commands
-// what operators do (expire, rename, move, copy, restore, swap, flush, delete), and holds to the rules what the verbs
-// answer next and what is left over.
+// Package operators answers one question: what happens when people change the keys directly? It does with Valkey's own
+// commands what operators do (expire, rename, move, copy, restore, swap, flush, delete), and checks the verbs' next
+// replies and what is left.
 package operators
 
 import (
@@ -33,17 +33,17 @@ func extends(id, token, r string) step   { return step{q.Extend(id, token, 1<<40
 func promotes(n int64) step              { return step{q.Promote(100), wire.Integer(n)} }
 func reaps(ids ...string) step           { return step{q.Reap(0, 100), wire.Reaped(ids, nil)} }
 
-// lapses lets the times of a set be over, as a clock that goes on does.
+// lapses sets the times of a set to the past.
 func lapses(set string) step {
 	return do("EVAL \"for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do redis.call('ZADD', KEYS[1], 1, id) end return 1\" 1 " + set)
 }
 func expires(key string) step { return do("PEXPIRE " + key + " 1") }
 
-// fenced is how a refusal begins that meets another identity, or none.
+// fenced is the beginning of a refusal because of a foreign or missing identity.
 const fenced = "-EMQFENCE "
 
 // Each deed is done to the same store: JOB1 is held with token 1, JOB2 waits, JOB3 is scheduled, JOB4 is dead. What is
-// left over is what the keyspace check finds in database 0 and 1 at the end.
+// left over is what the keyspace check finds in databases 0 and 1 at the end.
 func TestDeeds(t *testing.T) {
 	one, zero := wire.Integer(1), wire.Integer(0)
 	for _, tt := range []struct {
@@ -71,7 +71,7 @@ func TestDeeds(t *testing.T) {
 			expires("emq:{q}:job:JOB3"), lapses("emq:{q}:schedule"), promotes(0), answers(zero, "EXISTS emq:{q}:schedule"),
 		}, nil},
 		{"schedule is renamed over pending", []step{
-			// Its entry has a score, which claims do not mind.
+			// Its entry has a score other than 0, which does not matter to claims.
 			do("RENAME emq:{q}:schedule emq:{q}:pending"), promotes(0), claims(wire.Claimed("JOB3", "x", 2)), completes("JOB3", "2", one),
 		}, []string{"emq:{q}:job:JOB2: state pending, in []"}},
 		{"pending is renamed over schedule", []step{
@@ -143,7 +143,7 @@ func TestDeeds(t *testing.T) {
 			do("RENAME emq:{q}:pending emq:{q}:active"), claims(wire.Empty), completes("JOB1", "1", one),
 		}, []string{"emq:{q}:active: JOB2 has the score 0", "emq:{q}:job:JOB2: state pending, in [active]"}},
 		{"active is renamed over pending", []step{
-			// Its entry is of a held job that is in no other set: it is a job as any other, with the next token.
+			// Its entry is of a held job that is in no other set: it is claimed like any other, with the next token.
 			do("RENAME emq:{q}:active emq:{q}:pending"), claims(wire.Claimed("JOB1", "x", 2)), completes("JOB1", "1", wire.Stale("complete")), completes("JOB1", "2", one),
 		}, []string{"emq:{q}:job:JOB2: state pending, in []"}},
 		{"a row is renamed", []step{
@@ -238,8 +238,8 @@ func TestDeeds(t *testing.T) {
 	}
 }
 
-// Random deeds on random keys, among verbs: the server lives, every refusal is of a class that is documented, and what
-// the append-only file makes of it all is the same.
+// Random deeds on random keys, among verbs: the server survives, every refusal has a documented class, and the
+// append-only file restores the same data.
 func TestStorm(t *testing.T) {
 	classes := []string{"-EMQKIND ", "-EMQKEY ", "-EMQFENCE ", "-EMQSTALE ", "-EMQSCRIPT ", "-WRONGTYPE ", "-ERR "}
 	c := wire.Dial(t, store.Serve(t, "--appendonly", "yes").Socket)

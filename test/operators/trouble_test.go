@@ -13,8 +13,8 @@ import (
 	"emq/test/wire"
 )
 
-// TestTrouble brings a queue into each trouble of docs/trouble.md and follows what stands below its heading: each command
-// shows what the page says, and afterwards a worker gets the job that waited.
+// TestTrouble creates each trouble of docs/trouble.md and follows the text below its heading: each command prints what
+// the page says, and afterwards a worker gets the waiting job.
 func TestTrouble(t *testing.T) {
 	const mail, path = wire.Queue("mail"), "../../docs/trouble.md"
 	job, enqueue := "JOB00000000001", func(c *wire.Conn, id string) {
@@ -23,7 +23,7 @@ func TestTrouble(t *testing.T) {
 	claimed := wire.Claimed(job, "x", 1)
 	troubles := map[string]struct {
 		cause func(s *store.Place, c *wire.Conn)
-		then  string // what a claim answers afterwards; "" = there is nothing to mend
+		then  string // the reply of a claim afterwards; "": there is nothing to fix
 	}{
 		"A queue is stuck": {func(_ *store.Place, c *wire.Conn) { enqueue(c, job) }, ""},
 		"It is paused": {func(_ *store.Place, c *wire.Conn) {
@@ -103,7 +103,7 @@ func TestTrouble(t *testing.T) {
 			if trouble.then != "" {
 				store.WaitFor(t, "the job", func() bool { return c.Do(mail.Claim(1<<40)...) == trouble.then })
 			}
-			// Where a link leads to is a heading.
+			// Each link leads to a heading.
 			for _, link := range regexp.MustCompile(`\]\(#([^)]*)\)`).FindAllStringSubmatch(string(text), -1) {
 				require.Contains(t, anchors(string(text)), link[1])
 			}
@@ -112,7 +112,7 @@ func TestTrouble(t *testing.T) {
 	require.Empty(t, troubles, "troubles that the page does not tell of")
 }
 
-// anchors are the headings of a page as links name them.
+// anchors are the headings of a page, in the form that links use.
 func anchors(text string) []string {
 	var list []string
 	for _, heading := range regexp.MustCompile(`(?m)^##+ (.*)$`).FindAllStringSubmatch(text, -1) {

@@ -1,5 +1,5 @@
-// Package page answers one question: do the commands of a page do what the page says? It takes the lines that begin with
-// `$ ` out of a page's block and runs them by the shell, as who follows the page would.
+// Package page answers one question: do the commands of a page do what the page says? It takes the lines that begin
+// with `$ ` from a page's block and runs them in a shell, as a reader of the page would.
 package page
 
 import (
@@ -18,7 +18,7 @@ import (
 
 var prompt = regexp.MustCompile(`(?m)^\$ `)
 
-// Block is the first block of a page that follows these words.
+// Block is the first block of a page after these words.
 func Block(t testing.TB, path, words string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -30,7 +30,7 @@ func Block(t testing.TB, path, words string) string {
 	return block
 }
 
-// Lines are the commands of such a block: the lines that begin with `$ `, and those indented below them, which go on.
+// Lines are the commands of such a block: the lines that begin with `$ `, and the indented lines below, which continue them.
 func Lines(t testing.TB, path, words string) string {
 	t.Helper()
 	lines := regexp.MustCompile(`(?m)^\$ .*(\n    .*)*$`).FindAllString(Block(t, path, words), -1)
@@ -38,10 +38,10 @@ func Lines(t testing.TB, path, words string) string {
 	return prompt.ReplaceAllString(strings.Join(lines, "\n"), "")
 }
 
-// Command is a line of a page and what the page says that it prints.
+// Command is a line of a page, and the output that the page shows for it.
 type Command struct{ Line, Prints string }
 
-// Commands are those of all blocks of a page, block by block.
+// Commands are the commands of all blocks of a page, block by block.
 func Commands(t testing.TB, path string) [][]Command {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -51,7 +51,7 @@ func Commands(t testing.TB, path string) [][]Command {
 	return blocks
 }
 
-// Blocks are those of a part of a page that have commands.
+// Blocks are the commands of a part of a page, for each block that has some.
 func Blocks(text string) [][]Command {
 	var blocks [][]Command
 	for _, block := range regexp.MustCompile("(?ms)^```\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
@@ -67,16 +67,16 @@ func Blocks(text string) [][]Command {
 	return blocks
 }
 
-// Matches tells whether something was printed as the page says, where … stands for anything within a line, and by itself for
-// any lines.
+// Matches reports whether the output is what the page shows, where … stands for anything within a line, and on a line
+// of its own for any lines.
 func (c Command) Matches(printed string) bool {
 	pattern := strings.ReplaceAll(regexp.QuoteMeta(c.Prints), "…", `[^\n]*`)
 	pattern = regexp.MustCompile(`(?m)^\[\^\\n\]\*\n`).ReplaceAllString(pattern, `(?:[^\n]*\n)*`)
 	return regexp.MustCompile("^" + pattern + "$").MatchString(printed)
 }
 
-// Follow runs a block of a page in one shell, in a folder, and holds what each command prints against the page. instead has, in
-// turn, what stands on the page and what is to stand there.
+// Follow runs a block of a page in one shell, in a folder, and compares each command's output with the page. instead
+// has pairs: a text on the page, and its replacement.
 func Follow(t testing.TB, dir string, block []Command, instead ...string) {
 	t.Helper()
 	var lines strings.Builder
@@ -93,7 +93,7 @@ func Follow(t testing.TB, dir string, block []Command, instead ...string) {
 	}
 }
 
-// Run runs lines in a folder; instead has, in turn, what stands on the page and what is to stand there.
+// Run runs lines in a folder; instead has pairs: a text on the page, and its replacement.
 func Run(t testing.TB, dir, lines string, instead ...string) (string, error) {
 	t.Helper()
 	sh := exec.Command("bash", "-euo", "pipefail", "-c", strings.NewReplacer(instead...).Replace(lines))

@@ -12,10 +12,10 @@ import (
 	"emq/test/wire"
 )
 
-// TestAddedParity runs random histories of the verbs that wire 6 added, among those of the core, which are native on
-// both sides. Leases lapse, are another server's or nobody's, and rows become a lane's or a flow's. After each step the
-// replies are equal, and so is everything that is stored; nothing is amiss in it, and a deadline is as far from the time
-// of its call as the call said.
+// TestAddedParity runs random histories of the verbs that wire 6 added, among core verbs, which are native on both
+// sides. Leases expire, become another server's or lose their server, and rows enter lanes and flows. After each step
+// the replies are equal, and so is everything stored; the stores are sound, and each deadline is as far from its call
+// as the call said.
 func TestAddedParity(t *testing.T) {
 	server := store.Serve(t)
 	seed := store.Seed(t)
@@ -80,7 +80,7 @@ func (h *added) do(q wire.Queue, args []string) {
 	}
 }
 
-// answersTo are the kinds of an answer: of a verb for listed jobs, each status.
+// answersTo are the kinds of a reply: for a verb for listed jobs, each status.
 func answersTo(verb, reply string) (kinds []string) {
 	list, ok := wire.Value(reply).([]any)
 	switch {
@@ -95,7 +95,7 @@ func answersTo(verb, reply string) (kinds []string) {
 	return kinds
 }
 
-// answerTo is the kind of an answer.
+// answerTo is the kind of a reply.
 func answerTo(verb, reply string) string {
 	if lists, ok := wire.Value(reply).([]any); ok && verb == "EMQ.REAP" {
 		recovered, dead := len(lists[0].([]any)) > 0, len(lists[1].([]any)) > 0
@@ -112,7 +112,7 @@ func answerTo(verb, reply string) string {
 	return strings.Fields(reply)[0]
 }
 
-// passDeadlines waits until no deadline is so near that it could pass between the two calls.
+// passDeadlines waits until no deadline is so near that it could pass between the two sides' calls.
 func (h *added) passDeadlines() {
 	for _, s := range h.deadlines {
 		now := h.reader.Now()
@@ -125,8 +125,8 @@ func (h *added) passDeadlines() {
 	}
 }
 
-// compare asserts that the stores are equal, deadlines apart, and makes the deadlines equal too, so that they stand in
-// one order.
+// compare asserts that the stores are equal except for deadlines, and makes the deadlines equal too, so that their
+// order is the same.
 func (h *added) compare() {
 	h.t.Helper()
 	all := store.Read(h.t, h.reader)
@@ -153,7 +153,7 @@ func (h *added) compare() {
 	h.keys = native
 }
 
-// parts takes the name of a deadline apart.
+// parts splits the name of a deadline.
 func (h *added) parts(at string) (key, id string) {
 	for _, q := range []wire.Queue{"q", "\xff :job:\r\n"} {
 		for _, key := range []string{q.Active(), q.Schedule()} {
@@ -215,7 +215,7 @@ func (h *added) choose(q wire.Queue) [][]string {
 	return one(h.schedule(q, "JOB"+h.bytes(2)))
 }
 
-// batch is a call for many jobs, mostly few, whoever they belong to, and some of them twice.
+// batch is a call for many jobs, mostly few, of any holder, and some of them twice.
 func (h *added) batch(q wire.Queue) []string {
 	n := 1 + h.rng.IntN(6)
 	if h.rng.IntN(12) == 0 {
@@ -265,7 +265,7 @@ func (h *added) batch(q wire.Queue) []string {
 	return q.Mfail(pick(h.rng, []int64{1, 2, 3, maxCap}), each(func() []string { return append(settled(), decimal(h.delay()), h.bytes(5)) })...)
 }
 
-// operate gives a job back, or does what an operator does to some, whoever they belong to.
+// operate is a RELEASE or a verb for operators, for jobs of any holder.
 func (h *added) operate(q wire.Queue) []string {
 	job := func(which func(store.Hash) bool) (string, store.Hash) {
 		id, row, ok := h.find(q, which)
@@ -323,15 +323,15 @@ func (h *added) schedule(q wire.Queue, id string) []string {
 	return q.ScheduleAt(id, h.bytes(10), pick(h.rng, []int64{0, 1, 1, 1732872600000, maxTime}))
 }
 
-// Times that are near or far, so that they can be waited for or never pass; a lease is at least 1 ms.
+// Times are either near, so that they can be waited for, or so far that they never pass; a lease is at least 1 ms.
 func (h *added) lease() int64 { return pick(h.rng, []int64{1, 1, 3_600_000, maxTime}) }
 func (h *added) delay() int64 { return pick(h.rng, []int64{0, 0, 1, 3_600_000, maxTime}) }
 func (h *added) limit() int64 { return pick(h.rng, []int64{1, 1, 2, 3, 7, 100, 10_000}) }
 func (h *added) most() int64  { return pick(h.rng, []int64{0, 1, 2, 3, maxCap}) }
 
-// TestRandomStores fills both stores with the same broken entries of every kind and has both executors promote, reap,
-// extend and schedule, with random limits and caps, until nothing moves. Replies and all that is stored are equal after
-// each call, and no entry whose time has come is left but a lane's.
+// TestRandomStores fills both stores with the same broken entries of every kind and lets both executors promote, reap,
+// extend and schedule, with random limits and caps, until nothing moves. After each call the replies and the stores are
+// equal, and in the end only due entries of lanes are left.
 func TestRandomStores(t *testing.T) {
 	server := store.Serve(t)
 	seed := store.Seed(t)
@@ -377,7 +377,7 @@ var (
 		"9223372036854775806", "9223372036854775807", "9223372036854775808", "-9223372036854775808",
 		"-9223372036854775809", "99999999999999999999", "4.5e15", "1\n",
 	}
-	// None is so near to now that it could pass between two calls.
+	// None is so near that it could pass between two calls.
 	scores = []string{
 		"-inf", "-1e300", "-1732872600000", "-1", "-0.5", "-0", "0", "1e-300", "0.5", "1", "1", "1", "1.5", "2",
 		"1732872600000", "1732872600000.25", "1e13", "4503599627370495", "9007199254740993", "1e300", "inf",
@@ -385,7 +385,7 @@ var (
 	others = []string{"SET %s x", "RPUSH %s x", "SADD %s x", "HSET %s f v", "ZADD %s 1 JOB1", "XADD %s 1-1 f v"}
 )
 
-// fill breaks a store. What it does is the same on both sides.
+// fill breaks both stores in the same way.
 func (h *added) fill(q wire.Queue) {
 	names := []string{"GRP1", "", "J", "JO", "JOB", "job1", "\x00JOB1", "JOB\x00", "JOB\r\n", "JOB\xff"}
 	for i := range pick(h.rng, []int{3, 10, 40, 300}) {
@@ -438,7 +438,7 @@ func (h *added) fill(q wire.Queue) {
 	}
 }
 
-// fields are those of a row that anybody may have written.
+// fields are random fields of a row, as anybody may have written them.
 func (h *added) fields() []string {
 	fields := []string{"x", h.bytes(h.rng.IntN(70))}
 	some := func(of int, field string, values []string) {
@@ -484,7 +484,7 @@ func (h *added) sweep(q wire.Queue) []string {
 	return q.Extend(id, pick(h.rng, []string{row["attempts"], row["attempts"], "1"}), pick(h.rng, []int64{3_600_000, maxTime}))
 }
 
-// requireSwept asserts that no entry whose time has come is left but those of lanes, where the sets are such.
+// requireSwept asserts that no due entries are left but those of lanes, if the keys are sorted sets.
 func (h *added) requireSwept(q wire.Queue) {
 	now := float64(h.reader.Now())
 	if _, ok := h.keys[q.Pending()].(store.ZSet); !ok && h.keys[q.Pending()] != nil {
@@ -501,7 +501,7 @@ func (h *added) requireSwept(q wire.Queue) {
 }
 
 // TestManyEntries has more entries than one call looks at: rows of lanes, entries that are dropped and jobs that are
-// moved, in any order. Both executors stop at the same one.
+// moved, in any order. Both executors must stop at the same entry.
 func TestManyEntries(t *testing.T) {
 	server := store.Serve(t)
 	seed := store.Seed(t) % 1_000_000
@@ -518,7 +518,7 @@ func TestManyEntries(t *testing.T) {
 		end`
 	for round := range store.Rounds(t, 3, 30) {
 		p := openAdded(t, server)
-		p.scripted.verbs.Do(q.Promote(1)...) // the scripts are loaded
+		p.scripted.verbs.Do(q.Promote(1)...) // loads the script
 		for _, state := range []string{"scheduled", "active"} {
 			lanes := strconv.Itoa([]int{15, 5, 2, 0}[round%4]) // in twenty
 			p.given(wire.Line([]string{"EVAL", fill, "1", q.Set(state), q.Base(), state, strconv.FormatUint(seed+uint64(round), 10), lanes}))

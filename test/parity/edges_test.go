@@ -12,7 +12,7 @@ import (
 
 const q = wire.Queue("q")
 
-// given are commands that bring JOB1 of q to a state by the verbs themselves, on either side.
+// Commands that bring JOB1 of q to a state by the verbs themselves, on either side.
 var (
 	pending   = []string{wire.Line(q.Enqueue("JOB1", "x"))}
 	active    = append(pending[:1:1], wire.Line(q.Claim(30_000)))
@@ -29,9 +29,9 @@ func moved(from, to string) (lines []string) {
 	return lines
 }
 
-// edge is a call on which the executors differ by design. What each leaves is told in the words of the keyspace check
-// and by the reply to one further command; a reply is given by how it begins. A native refusal leaves everything as it
-// was, which needs no saying.
+// edge is a call on which the executors differ by design. What each leaves is given in the words of the keyspace check,
+// and by the reply to one further command; replies are given by their beginning. A native refusal always leaves
+// everything unchanged.
 type edge struct {
 	name  string
 	given []string
@@ -43,17 +43,17 @@ type edge struct {
 
 type outcome struct {
 	reply  string
-	leaves []string // what is wrong then
+	leaves []string // the damage afterwards
 	look   string
 }
 
 const luaError = "-ERR user_script:"
 
-// TestEdges shows, for each edge, what the script leaves behind and what the native verb answers.
+// TestEdges shows, for each edge, what the script leaves behind and what the native verb replies.
 func TestEdges(t *testing.T) {
 	server := store.Serve(t)
 	for _, e := range []edge{
-		// A job that is in nobody's hands: the token still equals attempts, so the scripts settle it again.
+		// A job without a holder: the token still equals attempts, so the scripts settle it again.
 		{
 			"COMPLETE of a job that waits for its retry", scheduled, q.Complete("JOB1", "1"), "EXISTS emq:{q}:job:JOB1",
 			outcome{":1", []string{"emq:{q}:schedule: JOB1 has no row"}, ":0"},
@@ -93,7 +93,7 @@ func TestEdges(t *testing.T) {
 			outcome{wire.Stale("retry"), nil, wire.Bulk("pending")},
 		},
 
-		// A number that is none: the scripts find out after they took the job away.
+		// An invalid number: the scripts notice it after they have removed the job.
 		{
 			"CLAIM for a lease that is no number", pending, wire.With(q.Claim(1), 5, "soon"), "HGET emq:{q}:job:JOB1 attempts",
 			outcome{luaError, []string{"emq:{q}:job:JOB1: state active, in []"}, wire.Bulk("1")},
@@ -115,7 +115,7 @@ func TestEdges(t *testing.T) {
 			outcome{"-ERR delay_ms must be an integer", nil, wire.Bulk("active")},
 		},
 
-		// A key of the wrong type, which the scripts meet half-way.
+		// A key of the wrong type, which the scripts notice half-way.
 		{
 			"ENQUEUE, pending is no sorted set", []string{"SET emq:{q}:pending x"}, q.Enqueue("JOB1", "x"),
 			"EXISTS emq:{q}:job:JOB1",
@@ -180,7 +180,7 @@ func TestEdges(t *testing.T) {
 			outcome{wire.Empty, nil, wire.Bulk("dead")},
 		},
 
-		// What wire 6 added, and what belongs to others.
+		// Fields that wire 6 added, and rows that belong to other scripts.
 		{
 			"FAIL after a lost lease", relapsed, q.Fail("JOB1", "2", 0, 2, "why"), "HGET emq:{q}:job:JOB1 state",
 			outcome{wire.Bulk("dead"), nil, wire.Bulk("dead")},
@@ -201,8 +201,8 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-// TestAddedEdges are those of the verbs that wire 6 added. Their scripts take broken stores as the native verbs do; what
-// they don't look at is the identity, the keys' names and what is no number, which is the caller's to see to.
+// TestAddedEdges shows the edges of the verbs that wire 6 added. Their scripts treat broken stores as the native verbs
+// do, but do not check the identity, the names of keys and the syntax of numbers, which the caller must.
 func TestAddedEdges(t *testing.T) {
 	server := store.Serve(t)
 	lapsed := with(active, "ZADD emq:{q}:active 1 JOB1")
@@ -323,7 +323,7 @@ func TestAddedEdges(t *testing.T) {
 	}
 }
 
-// show makes the call on both sides and asserts what is told of each.
+// show makes the call on both sides and asserts the expected effects of each.
 func (e edge) show(t *testing.T, p *pair) {
 	t.Helper()
 	p.given(e.given...)

@@ -1,7 +1,7 @@
-// Package parity asks one question: does it matter which executor a client has? It does the same to a store of each,
-// the scripts' of wire 4 and the native verbs' of wire 6: on the ordinary path nothing may tell them apart, and each
-// edge where they differ by design has a test that shows both sides. The verbs that wire 6 added have scripts for a
-// store of wire 6: those are held to the native ones on both their stores, whatever is broken there.
+// Package parity answers one question: does it matter which executor a client uses? It does the same to a store of
+// each, the scripts' of wire 4 and the native verbs' of wire 6: on the ordinary path they must not differ, and each
+// edge where they differ by design has a test that shows both sides. The scripts of the verbs that wire 6 added run on
+// a store of wire 6: they must do the same as the native verbs, whatever is broken there.
 package parity
 
 import (
@@ -15,7 +15,7 @@ import (
 	"emq/test/wire"
 )
 
-// side is one of the two stores with the executor that speaks its wire.
+// side is one of the two stores, with the executor of its wire.
 type side struct {
 	*wire.Conn
 	verbs    scripted.Connection // runs a verb, written as the native one
@@ -31,14 +31,14 @@ func (s *side) do(args ...string) string {
 	return s.Do(args...)
 }
 
-// pair are the two stores: two databases of one server, so that they have one clock.
+// pair are the two stores: two databases of one server, so that they have the same clock.
 type pair struct {
 	t                *testing.T
 	native, scripted *side
 	reader           *wire.Conn
 }
 
-// open empties a server for one test and has both stores claimed, each by its own wire.
+// open empties a server for one test and claims both stores, each for its own wire.
 func open(t *testing.T, s *store.Place) *pair {
 	t.Helper()
 	p := &pair{
@@ -56,8 +56,8 @@ func open(t *testing.T, s *store.Place) *pair {
 	return p
 }
 
-// openAdded is open for the verbs that wire 6 added: both stores are of wire 6, and on the scripts' store only the added
-// verbs are scripts, since those of wire 4 don't write what the added ones look at.
+// openAdded is open for the verbs that wire 6 added: both stores are of wire 6, and on the scripts' store only the
+// added verbs are scripts, because those of wire 4 don't write the fields that the added ones need.
 func openAdded(t *testing.T, s *store.Place) *pair {
 	t.Helper()
 	p := open(t, s)

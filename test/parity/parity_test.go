@@ -21,8 +21,8 @@ const (
 )
 
 // TestParity runs random histories of the ordinary path through both executors. After each step the replies are equal,
-// and so is everything that is stored but for the two fields that wire 6 added; nothing is amiss in it, and a deadline
-// is as far from the time of its call as the call said.
+// and so is everything stored except the two fields that wire 6 added; the stores are sound, and each deadline is as
+// far from its call as the call said.
 func TestParity(t *testing.T) {
 	server := store.Serve(t)
 	seed := store.Seed(t)
@@ -49,7 +49,7 @@ type history struct {
 	keys      store.Keyspace  // what the native store holds
 	deadlines map[string]span // by set and id
 	lines     []string        // what was done
-	answers   map[string]int  // how often a verb gave each kind of answer, over all histories
+	answers   map[string]int  // how often a verb gave each kind of reply, over all histories
 }
 
 // span is where a deadline may be.
@@ -130,7 +130,7 @@ func (h *history) choose(q wire.Queue) [][]string {
 	return one(q.Enqueue("JOB"+h.bytes(2), "x"))
 }
 
-// The rows that a step can be about.
+// The rows that a step may choose.
 
 func every(store.Hash) bool { return true }
 
@@ -138,14 +138,14 @@ func in(state string) func(store.Hash) bool {
 	return func(row store.Hash) bool { return row["state"] == state }
 }
 
-// held tells whether somebody holds the job, be it that the lease lapsed and nobody claimed the job again.
+// held reports whether somebody holds the job, possibly with an expired lease.
 func held(row store.Hash) bool {
 	_, leased := row["lease_epoch"]
 	return row["state"] == "active" || row["state"] == "pending" && leased
 }
 
-// heldFirst is held where no claim before this one ended in a lost lease: the scripts count claims against the cap, wire
-// 6 counts failures.
+// heldFirst is held for a job none of whose earlier claims ended in a lost lease: the scripts count claims against the
+// cap, but wire 6 counts failures.
 func heldFirst(row store.Hash) bool {
 	return held(row) && number(row["attempts"]) == number(row["failures"])+1
 }
@@ -249,7 +249,7 @@ func (h *history) compare() {
 	require.Empty(h.t, all[h.scripted.db].Diff(all[h.native.db]), "want the scripts' store, got the native verbs'")
 }
 
-// takeDeadlines asserts that each score of a set is where it may be, and makes them comparable.
+// takeDeadlines asserts that each score of a set is in its range, and makes the scores comparable.
 func (h *history) takeDeadlines(key string, set store.ZSet) {
 	if !strings.HasSuffix(key, ":active") && !strings.HasSuffix(key, ":schedule") {
 		return
@@ -262,7 +262,7 @@ func (h *history) takeDeadlines(key string, set store.ZSet) {
 	}
 }
 
-// number reads a count of the native store's; one that is not there is 0.
+// number parses a count of the native store; a missing one is 0.
 func number(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil && text != "" {

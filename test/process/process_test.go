@@ -1,6 +1,6 @@
-// Package process asks one question: what does the module do to the process that it lives in? It runs it long, under the
-// server's own threads and signals, and as a daemon. What a crash leaves behind, forked children and loading are in
-// emq/test (load_test.go, debug_test.go).
+// Package process answers one question: what does the module do to the server's process? It runs for long, with the
+// server's own threads and signals, and as a daemon. Crashes, forked children and loading are tested in emq/test
+// (load_test.go, debug_test.go).
 package process
 
 import (
@@ -32,7 +32,7 @@ func serve(t *testing.T, args ...string) *store.Place {
 	return p
 }
 
-// life is how a server's process is at one moment: its own view of Go's runtime, and the kernel's of the process.
+// life is the state of a server's process at one moment: Go's view of its runtime, and the kernel's of the process.
 type life struct{ goroutines, numgc, mallocs, threads, rssKiB int }
 
 func (l life) String() string {
@@ -57,8 +57,8 @@ func lifeOf(t *testing.T, s *store.Place, c *wire.Conn) (l life) {
 	return l
 }
 
-// cycle is the life of some jobs in cycleVerbs commands for each, and what they answer: what is in the store before is
-// there afterwards.
+// cycle is the life of some jobs, with cycleVerbs commands for each, and the replies. The store is the same before and
+// after.
 func cycle(jobs int) (commands [][]string, replies []string) {
 	add := func(reply string, command []string) {
 		commands, replies = append(commands, command), append(replies, reply)
@@ -97,8 +97,8 @@ func cycle(jobs int) (commands [][]string, replies []string) {
 
 const cycleVerbs = 22
 
-// Millions of commands leave the process as it was: its memory, its threads, its one goroutine, no collection, and not
-// one allocation of Go's for a command.
+// Millions of commands leave the process unchanged: its memory, its threads, its one goroutine, no garbage collection,
+// and not one Go allocation for a command.
 func TestSoak(t *testing.T) {
 	const jobs, looks = 200, 5
 	total := store.Rounds(t, 1, 50) * 100_000
@@ -116,7 +116,7 @@ func TestSoak(t *testing.T) {
 	}
 	soak(20_000) // buffers and the server's own tables find their size
 	begin := lifeOf(t, s, c)
-	price := lifeOf(t, s, c).mallocs - begin.mallocs // what a look allocates itself
+	price := lifeOf(t, s, c).mallocs - begin.mallocs // the allocations of lifeOf itself
 	t.Logf("at first: %s", begin)
 	for i := range looks {
 		soak(total / looks)
@@ -130,8 +130,8 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// The server's watchdog interrupts commands that take long, on the signal stack that Go has the server use: it reports,
-// and the server lives. Slow is a script of many commands of ours.
+// The server's watchdog interrupts slow commands, on the signal stack that Go makes the server use: it logs a report,
+// and the server goes on. The slow command is a script of many verbs.
 func TestWatchdog(t *testing.T) {
 	s := serve(t)
 	c := wire.Dial(t, s.Socket)
@@ -149,14 +149,14 @@ func TestWatchdog(t *testing.T) {
 	require.Equal(t, wire.Claimed("JOB1", "x", 1), c.Do(q.Claim(1000)...))
 }
 
-// With threads for reading and writing commands still enter on the main thread alone; a save under load ends well.
+// With I/O threads, commands still run only on the main thread, and a save under load succeeds.
 func TestIOThreads(t *testing.T) {
 	s := serve(t, "--io-threads", "3", "--io-threads-do-reads", "yes", "--events-per-io-thread", "0")
 	c := wire.Dial(t, s.Socket)
 	done := make(chan string)
 	const clients = 8
 	for i := range clients {
-		go func() { // queues of their own, so that each knows its answers
+		go func() { // queues of their own, so that each knows its replies
 			n, err := net.Dial("unix", s.Socket)
 			if err != nil {
 				done <- err.Error()
@@ -203,8 +203,8 @@ func fill(n net.Conn, b []byte) error {
 	return nil
 }
 
-// The server puts its signal handlers in place anew when crash-log-enabled is switched off and on, over Go's. Nothing of
-// ours may depend on Go's own: commands go on, a panic is still an error and no crash.
+// When crash-log-enabled is switched off and on, the server installs its signal handlers again, over Go's. The module
+// must not depend on Go's handlers: commands go on, and a panic is still an error and no crash.
 func TestHandlersPutInPlaceAnew(t *testing.T) {
 	s := serve(t)
 	c := wire.Dial(t, s.Socket)
@@ -219,7 +219,7 @@ func TestHandlersPutInPlaceAnew(t *testing.T) {
 	require.Equal(t, wire.Integer(1), c.Do(q.Enqueue("JOB1", "x")...))
 }
 
-// A daemon has no standard streams, so what a panic says must be in the server's log; and the daemon lives.
+// A daemon has no standard streams, so the text of a panic must be in the server's log; and the daemon goes on.
 func TestPanicInADaemon(t *testing.T) {
 	dir, err := os.MkdirTemp("", "emq")
 	require.NoError(t, err)
@@ -255,7 +255,7 @@ func TestPanicInADaemon(t *testing.T) {
 	require.Contains(t, string(log), "goroutine ", "the stack")
 }
 
-// Two builds in two folders, with caches of their own, are one and the same file. It takes minutes: for `make proof`.
+// Two builds in two folders, with separate caches, give identical files. It takes minutes: for `make proof`.
 func TestTwoBuildsAreOne(t *testing.T) {
 	if os.Getenv("EMQ_PROOF") == "" {
 		t.Skip("only in make proof")

@@ -17,8 +17,8 @@ import (
 	"emq/test/wire"
 )
 
-// A thousand leases end and nobody is there: two beats later every job waits again, and each lost lease is counted. The
-// old holders may settle what nobody else has claimed.
+// A thousand leases expire without their workers: two ticks later every job is pending again, and each lost lease is
+// counted. The old holders may still settle jobs that nobody else has claimed.
 func TestWorkersGone(t *testing.T) {
 	b := begin(t, "1000")
 	ids := b.leased(q, 1000, 100)
@@ -27,11 +27,11 @@ func TestWorkersGone(t *testing.T) {
 	for { // both in one step, so that no delay of ours counts
 		b.Must("MULTI", "EMQ.DEBUG PUMP", "ZCARD "+q.Active())
 		both := wire.Value(b.Do("EXEC")).([]any)
-		beats, active := both[0].([]any)[1].(int64), both[1].(int64)
+		ticks, active := both[0].([]any)[1].(int64), both[1].(int64)
 		if active == 0 {
 			break
 		}
-		require.LessOrEqual(t, beats, lapsed+2, "%d are still active", active)
+		require.LessOrEqual(t, ticks, lapsed+2, "%d are still active", active)
 	}
 	require.Equal(t, ids, b.Members(q.Pending()))
 	for _, id := range []string{ids[0], ids[999]} {
@@ -45,8 +45,8 @@ func TestWorkersGone(t *testing.T) {
 	require.Equal(t, wire.Stale("complete"), b.Do(q.Complete(ids[1], "1")...))
 }
 
-// A restart is not the workers' fault, whether their leases ended before it or after, and whether the server was asked
-// to stop or not. A retry that was due meanwhile is made.
+// Leases that expire around a restart do not count, whether before or after it, and whether the server was stopped or
+// killed. Retries that became due meanwhile are promoted.
 func TestRestart(t *testing.T) {
 	for name, kill := range map[string]bool{"stop": false, "kill": true} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// backlog makes n leases that ended long ago, of another server.
+// backlog makes n leases of another server that expired long ago.
 func (b *bed) backlog(q wire.Queue, n int) {
 	b.t.Helper()
 	const script = `for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do
@@ -90,7 +90,7 @@ func (b *bed) backlog(q wire.Queue, n int) {
 	}
 }
 
-// drained asserts that a backlog has become pending jobs, all of them and no others.
+// drained asserts that exactly the jobs of a backlog are pending.
 func (b *bed) drained(q wire.Queue, n int) {
 	b.t.Helper()
 	const script = `local sound = 0
@@ -109,8 +109,7 @@ func (b *bed) drained(q wire.Queue, n int) {
 	require.Zero(b.t, b.card(q.Active()))
 }
 
-// A great many leases that ended are returned, and the server answers meanwhile. How long both take is told, not
-// asserted.
+// A great many expired leases are returned, while the server replies to clients. How long both take is logged, not asserted.
 func TestBacklog(t *testing.T) {
 	n := store.Rounds(t, 20_000, 1_000_000)
 	b := begin(t, "0")
@@ -136,8 +135,8 @@ func TestBacklog(t *testing.T) {
 	require.EqualValues(t, n, s["returned"])
 }
 
-// A worker that extends in time keeps its job, though the pump and another reaper look for it all the time. What it
-// loses it has lost by the clock, and a job is dead when it was lost three times.
+// A worker that extends in time keeps its job, although the pump and another client reap all the time. It loses only
+// leases that have expired by the clock, and a job is dead after three lost leases.
 func TestExtendInTime(t *testing.T) {
 	b := begin(t, "2")
 	stop, done := make(chan struct{}), make(chan struct{})
@@ -165,7 +164,7 @@ func TestExtendInTime(t *testing.T) {
 				break
 			}
 			claim := wire.Value(b.Do(q.Claim(20)...)).([]any)
-			if len(claim) == 0 { // it waits to be returned
+			if len(claim) == 0 { // it is not returned yet
 				require.Contains(t, []string{"active", "pending", "dead"}, b.field(q, id, "state"))
 				continue
 			}
@@ -200,7 +199,7 @@ func TestExtendInTime(t *testing.T) {
 	t.Logf("extended %d times, lost %d times, %d jobs dead", extended, lost, died)
 }
 
-// Entries that are broken, of a lane, or without a row neither stop the others nor make them wait. The last two stay.
+// Entries that are broken, belong to a lane, or have no row neither stop nor delay the others. The last two kinds stay.
 func TestBrokenEntries(t *testing.T) {
 	b := begin(t, never)
 	for _, state := range []string{"active", "scheduled"} {
@@ -220,7 +219,7 @@ func TestBrokenEntries(t *testing.T) {
 			{"HSET", q.Row("JOBdead"), "state", "dead", "attempts", "1", "payload", "x"},
 			{"ZADD", set, "3", "JOBdead"}, {"ZADD", q.Dead(), "0", "JOBdead"},
 			{"HSET", q.Row("JOBlost"), "state", "dead", "attempts", "1", "payload", "x"},
-			{"ZADD", set, "3", "JOBlost"}, // dead, it says, but nowhere else
+			{"ZADD", set, "3", "JOBlost"}, // its state says dead, but it is not in that set
 			{"HSET", q.Row("JOBbad"), "state", state, "attempts", "-1", "payload", "x", "stalled", "x"},
 			{"ZADD", set, "4", "JOBbad"},
 		} {
@@ -228,7 +227,7 @@ func TestBrokenEntries(t *testing.T) {
 		}
 		b.put(q, "JOBlane2", state, 4, "group", "g")
 	}
-	// Nothing more is due: the pump comes to rest on what it leaves.
+	// Nothing more is due: the pump rests although entries stay.
 	b.Must("CONFIG SET emq.pump-interval-ms " + soon)
 	for _, state := range []string{"active", "scheduled"} {
 		q := wire.Queue(state)
@@ -243,7 +242,7 @@ func TestBrokenEntries(t *testing.T) {
 		require.Equal(t, want, b.Members(q.Pending()))
 		require.Equal(t, []string{"JOBdead"}, b.Members(q.Dead()))
 		b.Must("DEL " + q.Row("JOBstring"))
-		// What has no attempts dies when it is claimed; that is CLAIM's.
+		// CLAIM buries jobs without attempts; the pump does not.
 		for range 54 {
 			b.Do(q.Claim(maxTime)...)
 		}
@@ -252,8 +251,8 @@ func TestBrokenEntries(t *testing.T) {
 	b.Must("FLUSHALL")
 }
 
-// A great many rows of a lane before the jobs that are due: they cost the pump a look each, in turns, and the jobs behind
-// them are met.
+// A great many rows of a lane before the due jobs: the pump looks at each of them, over several ticks, and gets to the
+// jobs after them.
 func TestLaneInFront(t *testing.T) {
 	b := begin(t, "0")
 	const lanes = 20_000
@@ -264,7 +263,7 @@ func TestLaneInFront(t *testing.T) {
 			redis.call('ZADD', KEYS[2], 1 + math.floor(i / 10000), id)
 		end
 		return #ids`, "2", q.RowPrefix(), q.Active()))
-	b.put(q, "JOBz", "active", 2, "lease_epoch", "other") // the last of many with one score
+	b.put(q, "JOBz", "active", 2, "lease_epoch", "other") // the last of many with the same score
 	b.put(q, "JOBzz", "active", 4, "lease_epoch", "other")
 	other := wire.Queue("other")
 	b.put(other, "JOB1", "active", 1, "lease_epoch", "other")
@@ -278,13 +277,13 @@ func TestLaneInFront(t *testing.T) {
 	b.Must("CONFIG SET emq.pump-interval-ms " + soon)
 	b.has(q.Pending(), 2)
 	require.Equal(t, lanes, b.card(q.Active()))
-	// And round again: what became due behind its back is met too.
+	// And again from the start: it finds an entry that became due before the place of the walk.
 	b.put(q, "JOBa", "active", 1, "lease_epoch", "other")
 	b.has(q.Pending(), 3)
 }
 
-// Where a walk was cut short among entries of one score, and some of those before it have gone, the next one meets all
-// that is behind them.
+// If a walk stopped among entries of the same score, and some of those that it has passed are removed, the next walk
+// still meets all that follow.
 func TestTiesGone(t *testing.T) {
 	const ties, gone, jobs = 5_000, 3_000, 2_500
 	b := begin(t, "0")
@@ -301,7 +300,7 @@ func TestTiesGone(t *testing.T) {
 	b.Must("FLUSHALL")
 }
 
-// A queue in which retries are due without end has its leases returned all the same, and so has any other.
+// Leases are returned even in a queue with an endless stream of due retries, and so they are in other queues.
 func TestNeitherStarves(t *testing.T) {
 	b := begin(t, "0", "--emq.pump-budget-us", "100")
 	const n = 20_000
@@ -342,12 +341,12 @@ func TestOldHolderAfterPromotion(t *testing.T) {
 	require.Equal(t, wire.Claimed(id, "x", 2), b.Do(q.Claim(maxTime)...))
 }
 
-// A job that kills its workers is dead in the end, for that reason; with a cap of 0 it never is; one that a flow waits
-// for, and one whose dead letters can't be written, is returned for ever.
+// A job that kills its workers becomes dead in the end, but never with a cap of 0. A job that belongs to a flow, and
+// one for which dead can't be written, is returned again and again.
 func TestMaxStalled(t *testing.T) {
 	b := begin(t, soon)
 	id := "JOB0000000"
-	// lose claims a job and lets the lease lapse. What the server excuses, because the machine was slow, is not counted.
+	// lose claims a job and lets the lease expire. On a slow machine the server may not count that as a lost lease.
 	lose := func(q wire.Queue) (state string) {
 		t.Helper()
 		require.Len(t, wire.Value(b.Do(q.Claim(1)...)), 3)
@@ -369,7 +368,7 @@ func TestMaxStalled(t *testing.T) {
 	b.enqueued(q, 1)
 	die(q, "3")
 
-	// A worker that fails it in between lived: the count begins anew.
+	// A FAIL in between shows that the worker was alive: the count begins again.
 	lived := wire.Queue("lived")
 	b.enqueued(lived, 1)
 	require.Equal(t, "pending", lose(lived))
@@ -405,8 +404,7 @@ func TestMaxStalled(t *testing.T) {
 	require.NotEmpty(t, b.field(patient, id, "stalled"))
 }
 
-// COMPLETE races the pump for leases that are over as it comes, on many connections: each job is completed once, or
-// still there.
+// COMPLETE races with the pump at the deadline, on many connections: each job is completed once, or still exists.
 func TestCompleteAtTheDeadline(t *testing.T) {
 	b := begin(t, "1", "--emq.max-stalled", "0")
 	const clients, batch = 4, 50

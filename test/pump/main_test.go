@@ -1,5 +1,5 @@
-// Package pump asks one question: does time pass in the server? It leaves jobs scheduled and leases to lapse, stops,
-// pauses and fails servers over, and has nobody but the pump bring the jobs back.
+// Package pump answers one question: does the server promote and reap by itself? It leaves jobs scheduled and leases to
+// expire, stops, pauses and fails over servers, and no client but the pump returns the jobs.
 package pump
 
 import (
@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// never is an interval that no test sees the end of, in ms.
+	// never is an interval that outlasts every test, in ms.
 	never = "3600000"
-	// soon is one that is over at once.
+	// soon is a very short one.
 	soon = "20"
-	// far is a score, in ms, that is not reached.
+	// far is a score, in ms, that is never due.
 	far = "9000000000000"
 
 	maxTime = 1<<52 - 1
@@ -34,14 +34,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bed is a server whose pump is on, and a connection to it that lasts until the server is started anew.
+// bed is a server whose pump is on, with a connection to it that lasts until the server is started again.
 type bed struct {
 	*store.Place
 	*wire.Conn
 	t *testing.T
 }
 
-// pumping are the options of a server with the debug build, which tells what its pump does.
+// pumping are the options of a server with the debug build, which shows what its pump does.
 func pumping(interval string, args ...string) valkey.Options {
 	o := store.Pumped(append([]string{"--emq.pump-interval-ms", interval}, args...)...)
 	o.Module = os.Getenv("EMQ_MODULE_DEBUG")
@@ -70,7 +70,7 @@ func serve(t *testing.T, o valkey.Options) *bed {
 	return b
 }
 
-// again starts the server anew.
+// again starts the server again.
 func (b *bed) again() {
 	b.t.Helper()
 	b.Start()
@@ -104,7 +104,7 @@ func (b *bed) enqueued(q wire.Queue, n int) []string {
 	return ids
 }
 
-// put writes a job by hand: its row with any further fields, and its entry in the set of its state.
+// put writes a job directly: its row with any further fields, and its entry in the set of its state.
 func (b *bed) put(q wire.Queue, id, state string, score int64, fields ...string) {
 	b.t.Helper()
 	row := append([]string{"HSET", q.Row(id), "state", state, "attempts", "1", "payload", "x"}, fields...)
@@ -113,7 +113,7 @@ func (b *bed) put(q wire.Queue, id, state string, score int64, fields ...string)
 	}
 }
 
-// card is how many entries a set has.
+// card is the number of entries of a set.
 func (b *bed) card(key string) int {
 	b.t.Helper()
 	return int(wire.Value(b.Do("ZCARD", key)).(int64))
@@ -126,13 +126,13 @@ func (b *bed) field(q wire.Queue, id, name string) string {
 	return text
 }
 
-// has waits until a set has so many entries.
+// has waits until a set has n entries.
 func (b *bed) has(key string, n int) {
 	b.t.Helper()
 	store.WaitFor(b.t, fmt.Sprintf("%d in %s", n, key), func() bool { return b.card(key) == n })
 }
 
-// uncounted asserts that no row of a queue has a lost lease counted.
+// uncounted asserts that no lost lease was counted in the rows of a queue.
 func (b *bed) uncounted(q wire.Queue, ids ...string) {
 	b.t.Helper()
 	commands := make([][]string, len(ids))
@@ -144,7 +144,7 @@ func (b *bed) uncounted(q wire.Queue, ids ...string) {
 	}
 }
 
-// stats is what the pump says of itself.
+// stats are the pump's counters.
 func (b *bed) stats() map[string]int64 {
 	b.t.Helper()
 	return figures(b.Do("EMQ.DEBUG", "PUMP"))
@@ -159,21 +159,21 @@ func figures(reply string) map[string]int64 {
 	return m
 }
 
-// ticks waits until the pump has begun so many more ticks, the last of which may be under way.
+// ticks waits until the pump has begun n more ticks, the last of which may not be finished.
 func (b *bed) ticks(n int64) {
 	b.t.Helper()
 	last := b.stats()["ticks"] + n
-	store.WaitFor(b.t, "the pump's beats", func() bool { return b.stats()["ticks"] >= last })
+	store.WaitFor(b.t, "the pump's ticks", func() bool { return b.stats()["ticks"] >= last })
 }
 
-// stoodDown waits until the pump has found so many times more that it may not write.
+// stoodDown waits until the pump has skipped n more runs because it may not write.
 func (b *bed) stoodDown(n int64) {
 	b.t.Helper()
 	last := b.stats()["skipped"] + n
 	store.WaitFor(b.t, "the pump to stand down", func() bool { return b.stats()["skipped"] >= last })
 }
 
-// until waits until the server's clock has passed an instant.
+// until waits until the server's clock has passed a time.
 func (b *bed) until(ms int64) {
 	b.t.Helper()
 	store.WaitFor(b.t, "the server's clock", func() bool { return b.Now() > ms })
@@ -181,7 +181,7 @@ func (b *bed) until(ms int64) {
 
 func (b *bed) digest() string { return b.Do("DEBUG", "DIGEST") }
 
-// sleep waits until our own clock has passed, where the server can't be asked for its.
+// sleep waits by our own clock, because the server can't be asked for its time.
 func sleep(t *testing.T, d time.Duration) {
 	end := time.Now().Add(d)
 	store.WaitFor(t, "the clock", func() bool { return time.Now().After(end) })

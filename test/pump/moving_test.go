@@ -14,9 +14,9 @@ import (
 	"emq/test/wire"
 )
 
-// A store that is brought from another server, as the page on operations has it.
+// Moving a store from another server, as docs/operations.md describes.
 
-// cli runs the server's own client and returns what it says.
+// cli runs the server's own client and returns its output.
 func (b *bed) cli(input string, args ...string) string {
 	b.t.Helper()
 	cli := filepath.Join(filepath.Dir(os.Getenv("VALKEY_SERVER")), "valkey-cli")
@@ -30,7 +30,7 @@ func (b *bed) cli(input string, args ...string) string {
 	return string(out)
 }
 
-// keys are the keys of a server's first database, but for the identity: sets first, as nobody would wish it.
+// keys are the keys of a server's first database except the identity, with the sets first, which is the worst order.
 func (b *bed) keys() []string {
 	b.t.Helper()
 	var sets, others []string
@@ -48,7 +48,7 @@ func (b *bed) keys() []string {
 
 func isSet(value any) bool { _, ok := value.(store.ZSet); return ok }
 
-// dumped are the commands that make some keys anew.
+// dumped are the commands that restore some keys.
 func (b *bed) dumped(keys []string) (restores [][]string) {
 	b.t.Helper()
 	for _, key := range keys {
@@ -74,8 +74,8 @@ var bring = map[string]func(from, to *bed, keys []string){
 	},
 }
 
-// stock leaves jobs in each state: two that were held and two that are due, one that waits, which will be pending all
-// of them, and a dead one.
+// stock makes jobs in each state: two that were held, two that are due and one that waits, all of which will be
+// pending, and a dead one.
 func (b *bed) stock() (ids []string) {
 	b.t.Helper()
 	b.put(q, "JOB1", "active", 1, "lease_epoch", "other")
@@ -87,7 +87,7 @@ func (b *bed) stock() (ids []string) {
 	return []string{"JOB1", "JOB2", "JOB3", "JOB4", "JOB5"}
 }
 
-// The worst order: the identity, then the sets, and long after them the rows, while the new server's pump is at work. No
+// The worst order: the identity, then the sets, and long after them the rows, while the new server's pump runs. No
 // entry is lost, and when the rows come, the jobs move on.
 func TestSetsBeforeRows(t *testing.T) {
 	for name, bring := range bring {
@@ -117,7 +117,7 @@ func TestSetsBeforeRows(t *testing.T) {
 	}
 }
 
-// The other side of the same: where rows are taken away one by one, the old server's pump loses no entry either.
+// The other side: while rows are removed one by one, the old server's pump drops no entry either.
 func TestRowsTakenBeforeSets(t *testing.T) {
 	b := begin(t, "0")
 	ids := b.stock()
@@ -131,7 +131,7 @@ func TestRowsTakenBeforeSets(t *testing.T) {
 	b.has(q.Pending(), 5)
 }
 
-// What nobody will bring is taken out by who was told to: PROMOTE and REAP of a client, and AUDIT with FIX.
+// Entries whose rows will never come are dropped by a client's PROMOTE and REAP, and by AUDIT with FIX.
 func TestEntriesThatNobodyNeeds(t *testing.T) {
 	b := begin(t, soon)
 	for name, take := range map[string][][]string{
@@ -149,8 +149,8 @@ func TestEntriesThatNobodyNeeds(t *testing.T) {
 	}
 }
 
-// A server that was told that another system brings data lets nothing move, whole or not, and counts no lease that ended
-// meanwhile. Valkey 8.0 does not know the setting.
+// In import-mode the pump moves no job, with or without a row, and leases that expire meanwhile do not count. Valkey
+// 8.0 does not have the setting.
 func TestImportMode(t *testing.T) {
 	b := begin(t, soon)
 	if b.Do("CONFIG", "GET", "import-mode") == wire.Array() {
@@ -166,7 +166,7 @@ func TestImportMode(t *testing.T) {
 	b.Must("CONFIG SET import-mode no")
 	b.moved(append(ids, "JOBlater"))
 
-	// And from its start on.
+	// The same with the setting at the start.
 	b.Options.Args = append(b.Options.Args, "--import-mode", "yes")
 	require.NoError(t, b.Stop())
 	b.again()
@@ -178,7 +178,7 @@ func TestImportMode(t *testing.T) {
 	b.moved([]string{"JOB1"})
 }
 
-// closed gives a store an identity that nobody speaks, and asserts that nobody gets in, whatever is due.
+// closed gives a store an identity that nobody uses, and asserts that nothing can use it, whatever is due.
 func (b *bed) closed() {
 	b.t.Helper()
 	b.Must("SET " + wire.Identity + " moving")
@@ -187,7 +187,7 @@ func (b *bed) closed() {
 	}
 }
 
-// opened asserts that a server has all that another had, and opens it: then what is due moves.
+// opened asserts that a server has all of another's data, and opens it: then due jobs move.
 func (b *bed) opened(ids []string, had store.Keyspace) {
 	b.t.Helper()
 	b.ticks(2)
@@ -205,7 +205,7 @@ func (b *bed) opened(ids []string, had store.Keyspace) {
 	}
 }
 
-// Key by key: both stores are closed by an identity that nobody speaks, everything else is brought, in any order, and the
+// Key by key: both stores are closed by an identity that nobody uses, everything else is copied, in any order, and the
 // new one is opened. Both pumps are on.
 func TestMovingKeyByKey(t *testing.T) {
 	for name, bring := range bring {
@@ -223,14 +223,14 @@ func TestMovingKeyByKey(t *testing.T) {
 	}
 }
 
-// One queue, by MIGRATE, while both servers serve others: first its rows, then what is pending and dead, which the pump
-// adds to, then what the pump takes from. Both pumps are at work all the time.
+// One queue, by MIGRATE, while both servers serve others: first its rows, then pending and dead, to which the pump
+// adds, then the sets from which the pump takes. Both pumps run all the time.
 func TestMovingOneQueue(t *testing.T) {
 	from, to := begin(t, soon), serve(t, pumping(soon))
 	to.Must("SET " + wire.Identity + " " + wire.Wire6)
 	ids := from.stock()
 	from.has(q.Pending(), 5)
-	for _, id := range ids[:4] { // what the pump has brought back is held and scheduled once more, and ends on the way
+	for _, id := range ids[:4] { // the jobs that the pump has returned are claimed and scheduled again, and become due during the move
 		require.Len(t, wire.Value(from.Do(q.Claim(50)...)), 3)
 		if id > "JOB2" {
 			require.Equal(t, wire.Bulk("scheduled"), from.Do(q.Fail(id, "2", 50, 3, "why")...))
@@ -257,7 +257,7 @@ func TestMovingOneQueue(t *testing.T) {
 }
 
 // As a whole, by replication: the new server follows the old one, both are closed with one write, and the new one is
-// made a primary and opened.
+// promoted and opened.
 func TestMovingByReplication(t *testing.T) {
 	from := begin(t, soon)
 	to := from.follower(t, soon)

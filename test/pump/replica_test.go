@@ -25,8 +25,8 @@ func (b *bed) follower(t *testing.T, interval string, args ...string) *bed {
 	return f
 }
 
-// A replica that has the module decides nothing, also one that may be written to. When it is made the primary, it brings
-// back what is due, and counts nothing of what ended before: not what the old primary granted, nor what a script did.
+// The pump of a replica does nothing, even if the replica is writable. When it is promoted, it returns what is due, and
+// does not count leases that expired before, whether the old primary or a script granted them.
 func TestReplica(t *testing.T) {
 	b := begin(t, "0")
 	r := b.follower(t, soon, "--replica-read-only", "no")
@@ -51,7 +51,7 @@ func TestReplica(t *testing.T) {
 	b.Must("FLUSHALL")
 }
 
-// FAILOVER hands the leases over: the old primary lets go of them, and the new one brings them back, uncounted.
+// After FAILOVER the old primary's pump stops, and the new one's returns the leases, uncounted.
 func TestFailover(t *testing.T) {
 	b := begin(t, soon)
 	r := b.follower(t, soon)
@@ -65,8 +65,8 @@ func TestFailover(t *testing.T) {
 	store.InStep(t, r.Conn, b.Conn)
 }
 
-// A replica without the module follows the pump, byte for byte; so does what is read back from the append-only file.
-// What one turn of the pump does there is one transaction.
+// A replica without the module follows the pump, byte for byte; so does the append-only file. Each slice of the pump is
+// one transaction there.
 func TestFollowsThePump(t *testing.T) {
 	b := begin(t, soon, "--appendonly", "yes", "--aof-use-rdb-preamble", "no")
 	plain := store.Open(t, store.Plain(store.Following(b.Addr())...))
@@ -94,8 +94,8 @@ func TestFollowsThePump(t *testing.T) {
 	require.NotContains(t, p.Do("INFO", "errorstats"), "errorstat_")
 }
 
-// whole asserts that in an append-only file each change of a set stands in a transaction, and that each transaction
-// leaves no job in two of the sets or in none.
+// whole asserts that in an append-only file each change of a set is in a transaction, and that each transaction leaves
+// every job in exactly one of the sets.
 func whole(t *testing.T, dir string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.aof"))
@@ -106,7 +106,7 @@ func whole(t *testing.T, dir string) {
 		require.NoError(t, err)
 		defer f.Close()
 		r, within := bufio.NewReader(f), false
-		at := map[string]int{} // job → in how many sets it is, by this transaction
+		at := map[string]int{} // job → number of sets that it enters less those that it leaves in this transaction
 		for {
 			args, err := wire.ReadCommand(r)
 			if err != nil {
@@ -140,7 +140,8 @@ func whole(t *testing.T, dir string) {
 	require.NotZero(t, moves)
 }
 
-// The server is killed at random moments of a drain: with `appendfsync always` no job is lost, and none is in two places.
+// The server is killed at random moments while the pump works: with `appendfsync always` no job is lost, and none is in
+// two sets.
 func TestKilledWhileDraining(t *testing.T) {
 	const n = 4000
 	b := begin(t, "0", "--appendonly", "yes", "--appendfsync", "always", "--emq.pump-budget-us", "300")
@@ -171,8 +172,8 @@ func TestKilledWhileDraining(t *testing.T) {
 	require.NotZero(t, cut, "no drain was cut short")
 }
 
-// A panic on one entry stops nobody: the server lives, the other entries of its queue are returned, before it and behind
-// it, and so are those of other queues.
+// A panic on one entry stops nothing else: the server goes on, and the other entries of its queue, before and after it,
+// are returned, and so are those of other queues.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	b := serve(t, pumping("0"))
@@ -197,11 +198,11 @@ func TestPanic(t *testing.T) {
 	b.has(q.Pending(), 398)
 	require.Equal(t, []string{panicID}, b.Members(q.Active()))
 	require.Equal(t, []string{panicID}, b.Members(q.Schedule()))
-	// What a walk would have done that met the panic does not count.
+	// A walk that panicked does not count.
 	s := b.stats()
 	require.EqualValues(t, 200, s["promoted"])
 	require.EqualValues(t, 200, s["returned"]+s["stalled"])
-	// And it goes on.
+	// And the pump goes on.
 	b.put(q, "JOBlate", "active", 1)
 	b.has(q.Pending(), 399)
 	require.Contains(t, b.Log(), "panic: the debug trigger was met")

@@ -13,7 +13,7 @@ import (
 	"emq/test/wire"
 )
 
-// What the pump goes round, and what it tidies away besides jobs.
+// Which queues the pump visits, and the pauses that it removes.
 
 // rests waits until a tick begins and ends without a visit to any queue.
 func (b *bed) rests() {
@@ -32,7 +32,7 @@ func (b *bed) visits() {
 	store.WaitFor(b.t, "the pump's visits", func() bool { return b.stats()["visits"] >= last })
 }
 
-// A queue that has nothing that could be due is known, and not visited, until a key comes that could.
+// A queue in which nothing can be due is known, but not visited, until it gets a key in which something can.
 func TestQueuesWithNothingToDo(t *testing.T) {
 	b := begin(t, "5")
 	b.Must("SELECT 9", "SET "+wire.Identity+" "+wire.Wire6)
@@ -59,14 +59,14 @@ func TestQueuesWithNothingToDo(t *testing.T) {
 		store.WaitFor(t, "the queue to be forgotten", func() bool { return b.stats()["queues"] == 1 })
 		require.Equal(t, wire.Array(wire.Bulk(keep.Base())), b.Do(wire.Queues("", 10)...), name)
 	}
-	// What is claimed comes back, though nobody went round before.
+	// A claimed job is returned, although the queue was not visited before.
 	require.Len(t, wire.Value(b.Do(keep.Claim(1)...)), 3)
 	b.has(keep.Pending(), 1)
 	b.rests()
 	b.Must("FLUSHDB", "SELECT 0")
 }
 
-// hearsAll tells whether the server tells the module of keys of any type; see queues_test.go in test/.
+// hearsAll reports whether the module receives events for keys of any type; see queues_test.go in test/.
 func (b *bed) hearsAll() bool {
 	version := b.Info("valkey_version")
 	return strings.HasPrefix(version, "8.0.") || version == "9.1.2"
@@ -83,8 +83,8 @@ func (b *bed) meta(q wire.Queue) map[string]string {
 	return fields
 }
 
-// A pause whose time is over is tidied away, as plain commands for replicas and the append-only file; what else is in meta
-// stays, and so does any other pause.
+// A timed pause that is over is removed, as plain commands for replicas and the append-only file; the other fields of
+// meta stay, and so do other pauses.
 func TestEndedPauses(t *testing.T) {
 	b := begin(t, soon, "--appendonly", "yes", "--aof-use-rdb-preamble", "no")
 	plain := store.Open(t, store.Plain(store.Following(b.Addr())...))
@@ -129,8 +129,8 @@ func TestEndedPauses(t *testing.T) {
 	b.Must("FLUSHALL")
 }
 
-// Nothing is tidied where the pump may not write: on a replica, while writes are paused or another system brings data, in
-// a store of another wire.
+// No pause is removed where the pump may not write: on a replica, while writes are paused, in import-mode, in a store
+// of another wire.
 func TestEndedPausesStay(t *testing.T) {
 	b := begin(t, "0")
 	r := b.follower(t, soon, "--replica-read-only", "no")
@@ -163,7 +163,7 @@ func TestEndedPausesStay(t *testing.T) {
 	store.WaitFor(t, "the pause to be tidied", func() bool { return b.Do("EXISTS", q.Meta()) == wire.Integer(0) })
 	store.InStep(t, b.Conn, r.Conn)
 
-	// A replica that is promoted does it.
+	// After its promotion a replica removes it.
 	b.Must("CONFIG SET emq.pump-interval-ms 0", "EMQ.PAUSE "+q.Base()+" 1")
 	store.InStep(t, b.Conn, r.Conn)
 	stays(r)
@@ -172,8 +172,8 @@ func TestEndedPausesStay(t *testing.T) {
 	b.Must("FLUSHALL")
 }
 
-// While no queue has a gate nobody looks for one, the pump neither; and where there was one, that is so again when it is
-// gone, though the queue has more to do. On the servers that do not tell of each key, claims always look.
+// While no queue has a gate, neither claims nor the pump look for one; and so it is again after a gate is removed, even
+// if the queue has other work. On servers without an event for each key, claims always look.
 func TestGatesThatAreGone(t *testing.T) {
 	b := begin(t, "5")
 	nobodyLooks := func() {
@@ -195,7 +195,7 @@ func TestGatesThatAreGone(t *testing.T) {
 		require.Equal(t, []string{wire.OK, wire.Empty}, b.Pipeline([][]string{{"EMQ.PAUSE", q.Base(), "20"}, q.Claim(1000)}))
 		store.WaitFor(t, "the pause to be tidied", func() bool { return b.Do("EXISTS", q.Meta()) == wire.Integer(0) })
 	}
-	// A gate that comes without an event that the module hears is found by the scan.
+	// A gate that is created without an event for the module is found by the scan.
 	nobodyLooks()
 	b.Must("HSET gate concurrency 1 paused 1 paused_until 1", "RENAME gate "+q.Meta())
 	store.WaitFor(t, "the pause to be tidied", func() bool { return len(b.meta(q)) == 1 })
@@ -205,7 +205,7 @@ func TestGatesThatAreGone(t *testing.T) {
 	require.Len(t, wire.Value(b.Do(q.Claim(maxTime)...)), 3)
 }
 
-// Pauses end in each database, and a tidied pause wakes who waited for it.
+// Pauses end in each database, and the end of a pause wakes the clients that waited for it.
 func TestEndedPausesOfDatabases(t *testing.T) {
 	b := begin(t, soon)
 	for db := range 3 {

@@ -17,8 +17,8 @@ import (
 	"emq/test/wire"
 )
 
-// waiting leaves a job that is due and nine leases that end, all in some ms, and then sends some command lines, all in one
-// go: what they do comes before that. It returns the instant by which all have ended.
+// waiting makes a job that becomes due and nine leases that expire, all in ms, and then runs some command lines, all in
+// one pipeline, so that these take effect before. It returns the time by which all are due.
 func (b *bed) waiting(ms int64, then ...string) (over int64, ids []string) {
 	b.t.Helper()
 	ids = b.enqueued(q, 10)
@@ -33,10 +33,10 @@ func (b *bed) waiting(ms int64, then ...string) (over int64, ids []string) {
 	for i, reply := range b.Pipeline(commands) {
 		require.False(b.t, wire.IsError(reply), "%q: %q", commands[i], reply)
 	}
-	return time.Now().UnixMilli() + ms, ids // by the one clock of the machine, for the server may not answer now
+	return time.Now().UnixMilli() + ms, ids // by the machine's clock, because the server may not reply now
 }
 
-// moved waits until all that waited is pending, and asserts that nothing of it was counted.
+// moved waits until all these jobs are pending, and asserts that no lost lease was counted.
 func (b *bed) moved(ids []string) {
 	b.t.Helper()
 	b.has(q.Pending(), len(ids))
@@ -44,15 +44,15 @@ func (b *bed) moved(ids []string) {
 	require.Zero(b.t, b.stats()["stalled"])
 }
 
-// While writes are paused nothing moves, however long it is due; afterwards it does, and a lease that ended meanwhile was
-// not lost by its worker.
+// While writes are paused nothing moves, however long it is due; afterwards it does, and leases that expired meanwhile
+// do not count.
 func TestPauseWrite(t *testing.T) {
 	b := begin(t, soon)
 	s := b.Place.Conn()
 	over, ids := b.waiting(200, "CLIENT PAUSE 600000 WRITE")
 	paused := make(chan string, 1)
 	digest, offset := b.digest(), b.Info("master_repl_offset")
-	go func() { paused <- s.Do(q.Claim(maxTime)...) }() // who is held back meanwhile is answered
+	go func() { paused <- s.Do(q.Claim(maxTime)...) }() // this client is held back, and served later
 	b.until(over + int64(store.Rounds(t, 300, 5000)))
 	b.stoodDown(5)
 	require.Equal(t, digest, b.digest())
@@ -66,9 +66,9 @@ func TestPauseWrite(t *testing.T) {
 	b.moved(ids)
 }
 
-// What comes and goes between two beats excuses a lease that ended meanwhile, too, though the pump had no turn in it: a
-// pause of writes, and a time as a replica.
-func TestBetweenTwoBeats(t *testing.T) {
+// A pause of writes, or a time as a replica, that begins and ends between two ticks also keeps leases that expired
+// meanwhile from counting.
+func TestBetweenTwoTicks(t *testing.T) {
 	for name, between := range map[string]struct{ begin, end string }{
 		"a pause":   {"CLIENT PAUSE 600000 WRITE", "CLIENT UNPAUSE"},
 		"a replica": {"REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"},
@@ -76,10 +76,10 @@ func TestBetweenTwoBeats(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := begin(t, never)
 			b.ticks(0)
-			store.WaitFor(t, "the first beat", func() bool { return b.stats()["ticks"] == 1 })
+			store.WaitFor(t, "the first tick", func() bool { return b.stats()["ticks"] == 1 })
 			over, ids := b.waiting(100, between.begin)
 			b.until(over)
-			b.Must(between.end, "PING") // and a turn of the event loop
+			b.Must(between.end, "PING") // with a turn of the event loop
 			b.Must("CONFIG SET emq.max-stalled 4")
 			b.moved(ids)
 			require.Zero(t, b.stats()["skipped"])
@@ -87,7 +87,7 @@ func TestBetweenTwoBeats(t *testing.T) {
 	}
 }
 
-// While all is paused nobody can ask the server how it is: its file tells that nothing was written.
+// While all commands are paused the server can't be asked: its append-only file shows that nothing was written.
 func TestPauseAll(t *testing.T) {
 	b := begin(t, soon, "--appendonly", "yes", "--appendfsync", "always")
 	file := filepath.Join(b.Dir, "appendonlydir", "appendonly.aof.1.incr.aof")
@@ -108,7 +108,7 @@ func TestPauseAll(t *testing.T) {
 	require.Greater(t, size(), from)
 }
 
-// A primary that may not write without a replica writes nothing by itself either.
+// If min-replicas-to-write forbids writes, the pump writes nothing either.
 func TestNoReplicas(t *testing.T) {
 	b := begin(t, soon)
 	over, ids := b.waiting(200, "CONFIG SET min-replicas-to-write 1")
@@ -120,7 +120,7 @@ func TestNoReplicas(t *testing.T) {
 	b.moved(ids)
 }
 
-// Nor one that can't save.
+// Nor if the server refuses writes because it can't save.
 func TestDiskFails(t *testing.T) {
 	b := begin(t, soon, "--save", "100000 1", "--stop-writes-on-bgsave-error", "yes")
 	over, ids := b.waiting(1500)
@@ -142,7 +142,7 @@ func TestDiskFails(t *testing.T) {
 	b.moved(ids)
 }
 
-// A server that was stopped for a while, as by a debugger or a machine that sleeps, does not blame the workers.
+// Leases that expired while the process was stopped, as by a debugger or a sleeping machine, do not count.
 func TestStoppedProcess(t *testing.T) {
 	b := begin(t, "100")
 	ids := b.leased(q, 10, 500)
@@ -152,15 +152,15 @@ func TestStoppedProcess(t *testing.T) {
 	b.moved(ids)
 }
 
-// Nor does one that did one thing for long.
+// Nor do those that expired while the server was busy with one command.
 func TestBusyServer(t *testing.T) {
 	b := begin(t, "100")
 	_, ids := b.waiting(500, "DEBUG SLEEP 0.9")
 	b.moved(ids)
 }
 
-// The wall clock jumps by an hour. Forward, leases end and retries are due, and no lease is counted as lost; backward,
-// what is due by the new time is done in its time.
+// The wall clock jumps by an hour. Forward, leases expire and retries become due, but no lost lease is counted;
+// backward, what is due by the new time is still done in time.
 func TestClockIsSet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -187,11 +187,11 @@ func TestClockIsSet(t *testing.T) {
 	_, ids := b.waiting(10 * 60_000)
 
 	set(time.Hour)
-	// A server may keep the time for a turn of its loop.
+	// The server may cache the time for a turn of the event loop.
 	store.WaitFor(t, "the clock to be set", func() bool { return b.Now() > begun+3_000_000 })
 	b.moved(ids)
 
-	// Ten leases of an hour that are cut to nothing: the clock goes back, and forward again.
+	// Ten leases of an hour are cut short: the clock goes back, and forward again.
 	for _, id := range ids {
 		require.Equal(t, wire.Claimed(id, "x", 2), b.Do(q.Claim(30*60_000)...))
 	}
@@ -202,8 +202,7 @@ func TestClockIsSet(t *testing.T) {
 	require.Equal(t, wire.Bulk("scheduled"), b.Do(other.Fail("JOB0000000", "1", 100, 3, "why")...))
 	b.has(other.Pending(), 2)
 	require.Equal(t, 10, b.card(q.Active()), "an hour and a half is left of them")
-	// A lease that is lost by the new time counts: nothing that was known by the old one excuses it, once the set-back is
-	// over. What the server excuses because the machine was slow does not.
+	// A lease that expires by the new time counts again, unless the machine was so slow that the server was not serving.
 	store.WaitFor(t, "a lost lease to count", func() bool {
 		b.Do(other.Claim(1)...)
 		return b.stats()["stalled"] > 0
@@ -225,7 +224,7 @@ func TestAnothersStore(t *testing.T) {
 	b.Must("CONFIG SET repl-ping-replica-period 3600")
 	replica.Linked()
 	b.Place.Online()
-	b.Must("CONFIG SET maxmemory-policy volatile-lfu") // with which a key's first uses are sure to be seen
+	b.Must("CONFIG SET maxmemory-policy volatile-lfu") // so that a key's first accesses show
 	for _, identity := range []string{"SET {emq}:version " + wire.Wire4, "DEL {emq}:version", "RPUSH {emq}:version " + wire.Wire6} {
 		b.Must("FLUSHALL")
 		b.put(q, "JOB1", "active", 1)
@@ -247,9 +246,9 @@ func TestAnothersStore(t *testing.T) {
 		offset = b.Info("master_repl_offset")
 		b.ticks(int64(store.Rounds(t, 40, 4000)))
 		require.Equal(t, digest, b.digest())
-		// WAIT has the primary ask its replica, which is in the stream.
+		// WAIT makes the primary send a command to its replica in the stream.
 		require.Equal(t, offset, b.Info("master_repl_offset"), identity)
-		for i, count := range used() { // it only falls, with time
+		for i, count := range used() { // the counts only decrease with time
 			require.LessOrEqual(t, count, before[i], "a key counts as used")
 		}
 	}
@@ -262,7 +261,7 @@ func TestAnothersStore(t *testing.T) {
 func TestSettingsAtOnce(t *testing.T) {
 	b := begin(t, never)
 	b.ticks(0)
-	store.WaitFor(t, "the first beat", func() bool { return b.stats()["ticks"] == 1 })
+	store.WaitFor(t, "the first tick", func() bool { return b.stats()["ticks"] == 1 })
 	over, ids := b.waiting(1)
 	b.until(over)
 	require.EqualValues(t, 1, b.stats()["ticks"])
@@ -275,14 +274,14 @@ func TestSettingsAtOnce(t *testing.T) {
 		require.Contains(t, b.Do(q.Claim(1)...), id)
 	}
 	b.until(b.Now() + 300)
-	beats := b.stats()["ticks"]
+	ticks := b.stats()["ticks"]
 	require.Equal(t, len(ids), b.card(q.Active()))
 	b.until(b.Now() + 100)
-	require.Equal(t, beats, b.stats()["ticks"])
+	require.Equal(t, ticks, b.stats()["ticks"])
 	b.Must("CONFIG SET emq.pump-interval-ms " + soon)
 	b.has(q.Pending(), len(ids))
 
-	// From within a beat's reach of the next, and many times over.
+	// Many times, and close to the next tick.
 	for i := range 200 {
 		b.Must("CONFIG SET emq.pump-interval-ms " + []string{"0", "1", never}[i%3])
 	}
@@ -290,11 +289,11 @@ func TestSettingsAtOnce(t *testing.T) {
 	b.ticks(3)
 }
 
-// To change a setting excuses nobody: what lapsed while the pump was on is counted.
+// Changing a setting does not keep leases from counting: those that expired while the pump was on are counted.
 func TestSettingsExcuseNobody(t *testing.T) {
 	b := begin(t, "2000")
 	b.ticks(0)
-	store.WaitFor(t, "the first beat", func() bool { return b.stats()["ticks"] >= 1 })
+	store.WaitFor(t, "the first tick", func() bool { return b.stats()["ticks"] >= 1 })
 	ids := b.leased(q, 1, 1)
 	b.until(b.Now() + 500)
 	b.Must("CONFIG SET emq.pump-interval-ms 200")
@@ -302,7 +301,7 @@ func TestSettingsExcuseNobody(t *testing.T) {
 	require.Equal(t, "1", b.field(q, ids[0], "stalled"))
 }
 
-// A stream of settings, one in each turn of the event loop, does not put the pump off.
+// A stream of changed settings, one in each turn of the event loop, does not postpone the pump.
 func TestSettingsWithoutEnd(t *testing.T) {
 	b := begin(t, "1")
 	b.ticks(1)
@@ -313,11 +312,11 @@ func TestSettingsWithoutEnd(t *testing.T) {
 	require.Greater(t, b.stats()["ticks"], before+20)
 }
 
-// Each database has its queues, wherever their keys come from.
+// The pump visits the queues of each database, wherever their keys come from.
 func TestDatabases(t *testing.T) {
 	b := begin(t, soon)
 	const identity = "SET " + wire.Identity + " " + wire.Wire6
-	// due is a set with one entry that is due, and its row, under names that the pump does not know.
+	// due is a set with one due entry, and its row, under names that are no queue's.
 	due := func(state string) {
 		b.Must(fmt.Sprintf("HSET row state %s attempts 1 payload x lease_epoch other", state), "ZADD set 1 JOB1")
 	}
@@ -360,7 +359,7 @@ func TestDatabases(t *testing.T) {
 		require.Empty(t, store.Read(t, b.Place.Conn())[9].Check(wire.Wire6), name)
 		b.Must("SELECT 0")
 	}
-	// What is flushed is forgotten, and what comes after it is not.
+	// Flushed queues are forgotten, but not those that come afterwards.
 	b.Must("FLUSHALL")
 	require.Zero(t, b.stats()["queues"])
 	require.Zero(t, b.stats()["queues_bytes"])
@@ -375,7 +374,7 @@ func TestDatabases(t *testing.T) {
 	b.Must("SELECT 0", "FLUSHALL")
 }
 
-// Ten thousand queues that have been emptied cost nothing any more.
+// Ten thousand emptied queues cost nothing any more.
 func TestManyQueues(t *testing.T) {
 	b := begin(t, soon)
 	n := store.Rounds(t, 10_000, 10_000)
@@ -410,10 +409,10 @@ func TestManyQueues(t *testing.T) {
 	spent := b.stats()
 	b.ticks(10)
 	after := b.stats()
-	t.Logf("%d µs a beat with no queue known", (after["time_us"]-spent["time_us"])/(after["ticks"]-spent["ticks"]))
+	t.Logf("%d µs a tick with no queue known", (after["time_us"]-spent["time_us"])/(after["ticks"]-spent["ticks"]))
 }
 
-// A module that is loaded at run time finds the work that is there.
+// A module that is loaded at run time finds the existing work.
 func TestLoadAtRunTime(t *testing.T) {
 	t.Parallel()
 	b := serve(t, store.Plain())

@@ -1,6 +1,7 @@
-// Package sanitizers asks one question: does the C side of the module do anything that nobody may do in C? It runs the module
-// under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer, in a host of our own (host/stub.c), because a
-// packaged server can't be run under them. The host is started as a server is and is stricter than one.
+// Package sanitizers answers one question: does the C side of the module have memory errors or undefined behaviour? It
+// runs the module under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer, in a host of our own
+// (server/stub.c), because a packaged server can't be run under them. The host is started like a server and is stricter
+// than one.
 package sanitizers
 
 import (
@@ -21,13 +22,13 @@ import (
 	"emq/test/wire"
 )
 
-// What `make test` names in the environment.
+// The paths that `make test` puts into the environment.
 var host, module string
 
 func TestMain(m *testing.M) {
 	store.Needs("EMQ_STUB", "EMQ_MODULE_ASAN")
 	host, module = os.Getenv("EMQ_STUB"), os.Getenv("EMQ_MODULE_ASAN")
-	// From here on the stub is the server of these tests, and of those that they start.
+	// The stub is the server of these tests, and of those that they start.
 	_ = os.Setenv("VALKEY_SERVER", host)
 	_ = os.Setenv("EMQ_MODULE", module)
 	_ = os.Setenv("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=0:exitcode=66:handle_segv=0:detect_stack_use_after_return=0")
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The sanitizers must be in both halves, and must be heard.
+// Both the host and the module must be built with the sanitizers, whose reports must be noticed.
 func TestSanitizersAreOn(t *testing.T) {
 	for _, path := range []string{host, module} {
 		f, err := elf.Open(path)
@@ -57,7 +58,7 @@ func TestSanitizersAreOn(t *testing.T) {
 	_ = os.RemoveAll(s.Dir)
 }
 
-// A leak is found when the host ends, also one of the module's own.
+// A leak is found when the host ends, even one of the module.
 func TestLeaksAreFound(t *testing.T) {
 	s, err := valkey.Start(valkey.Options{Module: module})
 	require.NoError(t, err)
@@ -67,8 +68,8 @@ func TestLeaksAreFound(t *testing.T) {
 	_ = os.RemoveAll(s.Dir)
 }
 
-// TestGolden sends every request of the golden file: each reply must be the very bytes that stand there, here too. Cases
-// that are about the server's users and memory are left to the server.
+// TestGolden sends every request of the golden file: each reply must be exactly the recorded bytes here too. Cases
+// about the server's users and memory are left to the server.
 func TestGolden(t *testing.T) {
 	text, err := os.ReadFile("../testdata/wire.golden")
 	require.NoError(t, err)
@@ -105,7 +106,7 @@ func TestGolden(t *testing.T) {
 	require.Greater(t, requests, 150)
 }
 
-// The claim of the identity, as the server's users can make it turn out, and the places of the keys.
+// The claim of the identity, with every outcome that users' rights can cause, and the positions of the keys.
 func TestContexts(t *testing.T) {
 	c := wire.Dial(t, store.Serve(t).Socket)
 	q := wire.Queue(strings.Repeat("q", 300)) // names that fit into no small buffer
@@ -126,7 +127,7 @@ func TestContexts(t *testing.T) {
 	require.Equal(t, wire.Array(wire.Integer(2), wire.Integer(3)), keys(q.ScheduleIn("JOB1", "x", 1)))
 	require.Equal(t, wire.Empty, keys([]string{"EMQ.REAP"}))
 
-	// More broken entries than one call takes away, and the longest words.
+	// More broken entries than one call drops, and the longest words.
 	c.Must("FLUSHALL", "STUB RIGHTS all")
 	require.Equal(t, wire.Integer(1), c.Do(q.Enqueue("JOBz", strings.Repeat("x", 1<<20))...))
 	for i := range 150 {
@@ -144,8 +145,8 @@ func TestContexts(t *testing.T) {
 	}
 }
 
-// Batches of every length about what is decided at a time, with ids twice in a call, calls that are refused for a job of a
-// later window, and lists that are too long, not whole or empty.
+// Batches of every length around the window's, with ids listed twice, calls that are refused because of a job in a
+// later window, and lists that are too long, incomplete or empty.
 func TestBatches(t *testing.T) {
 	c := wire.Dial(t, store.Serve(t).Socket)
 	q := wire.Queue(strings.Repeat("q", 300))
@@ -172,7 +173,7 @@ func TestBatches(t *testing.T) {
 			require.Len(t, wire.Value(c.Do(q.Mclaim(60_000, int64(n))...)), of)
 			require.Equal(t, n, count(c.Do(q.Mextend(60_000, each(n, of, "1")...)...), 1))
 			require.Equal(t, n, count(c.Do(q.Mextend(60_000, each(n, of, "2")...)...), -1))
-			for i := range of { // held, lapsed, a lane's, a flow's, and of another type
+			for i := range of { // held, expired, a lane's, a flow's, and of another type
 				id := fmt.Sprintf("JOB%04d", i)
 				switch i % 7 {
 				case 1:
@@ -231,15 +232,15 @@ func TestBatches(t *testing.T) {
 			require.True(t, wire.IsError(c.Do(args...)))
 		}
 	}
-	for _, id := range []string{"", "J", "JOB", "JOB\x00"} { // shorter than what is looked for
+	for _, id := range []string{"", "J", "JOB", "JOB\x00"} { // shorter than the prefix that is checked
 		c.Do(q.Menqueue(id, "", id, "")...)
 		c.Do(q.Mcomplete(id, "", id, "1")...)
 	}
 	require.Equal(t, wire.Array(wire.Integer(1)), c.Do(append([]string{"COMMAND", "GETKEYS"}, q.Menqueue("JOB1", "x")...)...))
 }
 
-// Lists of each length about the window, of jobs in every set and state, given back, moved and removed; and gates of every form, with room
-// for some of the jobs that are asked for.
+// Lists of each length around the window's, of jobs in every set and state, which are released, requeued and removed;
+// and gates of every form, with room for some of the requested jobs.
 func TestOperators(t *testing.T) {
 	c := wire.Dial(t, store.Serve(t).Socket)
 	q := wire.Queue("q")
@@ -294,8 +295,8 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// Clients that wait, are served, time out, are unblocked, go and are freed, in random order and in queues of long and of
-// short names: the host sees that each is answered once and that nothing is kept, the sanitizers the rest.
+// Clients wait, are served, time out, are unblocked, disconnect and are freed, in random order and in queues with long
+// and short names: the host checks that each gets one reply and that nothing is leaked, the sanitizers the rest.
 func TestWaiting(t *testing.T) {
 	s := store.Serve(t)
 	c := wire.Dial(t, s.Socket)
@@ -327,7 +328,7 @@ func TestWaiting(t *testing.T) {
 			w := all[at]
 			switch n := dice.IntN(16); {
 			case n < 6:
-				if w.waiting { // it has been answered, or is told to come back
+				if w.waiting { // it has got its reply, or is unblocked now
 					c.Must("CLIENT UNBLOCK " + w.id)
 					w.Receive()
 				}
@@ -339,7 +340,7 @@ func TestWaiting(t *testing.T) {
 					args = append(args[:2:2], append([]string{"1"}, args[3:]...)...)
 				}
 				w.Send([]string{"PING"}, args)
-				require.Equal(t, "+PONG\r\n", w.Receive()) // so the host has read the call, too
+				require.Equal(t, "+PONG\r\n", w.Receive()) // so the host has read the call
 				w.waiting = true
 			case n < 9:
 				enqueue()
@@ -365,7 +366,7 @@ func TestWaiting(t *testing.T) {
 			case n < 15:
 				c.Must([]string{"STUB RIGHTS none", "STUB RIGHTS nouser", "STUB RIGHTS all", "STUB RIGHTS all"}[dice.IntN(4)])
 			default:
-				for i := range 150 { // more bad entries than a wake drops
+				for i := range 150 { // more broken entries than a wake drops
 					c.Do("ZADD", one().Pending(), "0", fmt.Sprintf("JOB!%03d", i))
 				}
 			}
@@ -374,7 +375,7 @@ func TestWaiting(t *testing.T) {
 			c.Must("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")
 		}
 		c.Must("CLIENT UNPAUSE")
-		if round%4 != 3 { // else the host ends with clients that wait
+		if round%4 != 3 { // otherwise the host ends with waiting clients
 			for _, w := range all {
 				w.Close()
 			}
@@ -386,7 +387,7 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// Words that are shorter than what a verb cuts off them, and the rest of what it cuts, in the place of each argument.
+// In the place of each argument, words that are shorter than the suffix that a verb expects, and parts of that suffix.
 func TestShortWords(t *testing.T) {
 	c := wire.Dial(t, store.Serve(t).Socket)
 	c.Must("SET {emq}:version " + wire.Wire6)
@@ -413,7 +414,7 @@ func TestShortWords(t *testing.T) {
 }
 
 // sweeps walks through many entries of every kind, in few calls and in many: some are moved, some buried, some dropped,
-// and those of lanes are left.
+// and those of lanes stay.
 func sweeps(t *testing.T, c *wire.Conn, q wire.Queue) {
 	const n = 120
 	for _, limit := range []int64{1, 7, 10_000} {
@@ -455,9 +456,8 @@ func sweeps(t *testing.T, c *wire.Conn, q wire.Queue) {
 	}
 }
 
-// Queues that come and go, in both ways in which they are found, in a store that was there and one that changes while it
-// is looked through; and the settings. What the module makes of it is told in test/: here it only must do nothing that
-// nobody may do.
+// Queues are added and removed, in both ways in which they are found, in an existing store and in one that changes
+// during the scan; and settings change. The effects are tested in test/: here only the sanitizers matter.
 func TestQueues(t *testing.T) {
 	for _, as := range []string{"080001", "080101"} {
 		c := wire.Dial(t, store.Serve(t, "--as", as, "--preload", "2000").Socket)
@@ -496,23 +496,23 @@ func TestQueues(t *testing.T) {
 	}
 }
 
-// A panic in a decision: of each verb, at its first step and behind many that were decided already. The host sees that
-// nothing was written and nothing is kept, the sanitizers that nothing leaks; the same store then serves the same verbs.
+// A panic in a decision of each verb, at its first step and after many decided ones. The host checks that nothing was
+// written, the sanitizers that nothing leaks; the same verbs then work on the same store.
 func TestPanic(t *testing.T) {
 	const panicID = "JOB-debug-panic"
 	s := store.Open(t, store.Module())
 	s.Panics = true
 	c := s.Conn()
 	q := wire.Queue(strings.Repeat("q", 300))
-	// In bytes 60 are before the entry that panics, and 60 behind it. Those without a row are no job's, for the pump leaves
-	// a job's.
+	// In byte order, 60 are before the entry that panics, and 60 after it. Those without a row have no job's id,
+	// because the pump does not drop jobs without a row.
 	nth := func(i int) string {
 		if i%3 == 2 {
 			return fmt.Sprintf("%cOB%03d", "IK"[i/60], i)
 		}
 		return fmt.Sprintf("JOB%c%03d", "!z"[i/60], i)
 	}
-	// What walks meet before the entry that panics and behind it: entries to be moved, buried and dropped.
+	// The entries before and after the one that panics: some are moved, buried and dropped.
 	around := func(state string) {
 		for i := range 120 {
 			score := strconv.Itoa(1 + i)
@@ -556,7 +556,7 @@ func TestPanic(t *testing.T) {
 				c.Must("SET {emq}:version " + wire.Wire6)
 				around(tt.state)
 			}
-			if tt.name == "stats" { // looks at the first entry alone
+			if tt.name == "stats" { // it looks only at the first entry
 				for i := range 60 {
 					c.Do("ZREM", q.Pending(), nth(i))
 				}
@@ -568,7 +568,7 @@ func TestPanic(t *testing.T) {
 			}
 			require.Empty(t, store.Diff(before, store.Read(t, c)))
 			require.Equal(t, strconv.Itoa(panics), c.Info("emq_panics"))
-			// Without the entry the walk goes where it was on its way to.
+			// Without the entry the walk completes.
 			c.Do("ZREM", q.Set("pending"), panicID)
 			c.Do("ZREM", q.Set("active"), panicID)
 			c.Do("ZREM", q.Set("scheduled"), panicID)
@@ -594,7 +594,7 @@ func TestPanic(t *testing.T) {
 	require.Contains(t, s.Log(), "panic: the debug trigger was met")
 }
 
-// The random histories of test/model, and those that are kept there, run against the stub as against a server.
+// Runs the random and the kept histories of test/model against the stub.
 func TestHistories(t *testing.T) {
 	history := exec.Command("go", "test", "-count=1", "-run", "^(TestHistories|TestKept)$", "emq/test/model")
 	history.Env = append(os.Environ(), "EMQ_PROOF=", "EMQ_ROUNDS="+strconv.Itoa(store.Rounds(t, 120, 600)), "EMQ_SEED="+strconv.FormatUint(store.Seed(t), 10))
@@ -602,8 +602,8 @@ func TestHistories(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// The pump at work all the time, between the verbs and against them, in many queues of some databases: what lapses
-// comes back, what is of a lane stays, and what is flushed is gone.
+// The pump runs all the time, beside the verbs, in many queues of some databases: expired leases are returned, rows of
+// lanes stay, and flushed data are gone.
 func TestPump(t *testing.T) {
 	c := wire.Dial(t, store.Serve(t).Socket)
 	dice := rand.New(rand.NewPCG(store.Seed(t), 0))

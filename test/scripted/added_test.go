@@ -42,7 +42,7 @@ func reap(maxStalled, limit int64) []string {
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
-// reaped is the answer of a reap.
+// reaped is the reply of a reap.
 func reaped(recovered, dead []string) string {
 	bulks := func(ids []string) string {
 		list := make([]string, len(ids))
@@ -76,7 +76,7 @@ const (
 	odd          = "JOB\x00\r\n\xff "
 )
 
-// row writes JOB1's row: the three fields of every row, with the given state, and more.
+// row writes JOB1's row: the three fields of every row, with the given state, and further ones.
 func row(state string, more ...string) string {
 	return "HSET emq:{q}:job:JOB1 " + strings.Join(append([]string{"state", state, "attempts 1 payload x"}, more...), " ")
 }
@@ -87,10 +87,10 @@ type transition struct {
 	given  []string
 	call   []string
 	reply  string   // of an error, how it begins
-	writes []string // all that is written, in its order
+	writes []string // all writes, in their order
 }
 
-// fixture is a server without the module, and a store of wire 6 on it.
+// fixture is a server without the module, with a store of wire 6.
 type fixture struct {
 	*wire.Conn
 	*scripted.Executor
@@ -98,12 +98,12 @@ type fixture struct {
 	runID string
 }
 
-// Do is the executor's; plain commands go by Run and Must.
+// Do runs a verb; plain commands are run by Run and Must.
 func (f *fixture) Do(args ...string) string { return f.Executor.Do(args...) }
 
 func open(t *testing.T) *fixture {
 	t.Helper()
-	// With `no` each reply comes after what was written is in the file.
+	// With `no` the file has the writes of a command before its reply is sent.
 	server := store.Open(t, store.Plain("--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"))
 	conn := wire.Dial(t, server.Socket)
 	f := &fixture{
@@ -130,7 +130,7 @@ func (f *fixture) given(lines ...string) {
 	}
 }
 
-// written returns the commands that reached the append-only file since it had the given size.
+// written returns the commands in the append-only file after the given size.
 func (f *fixture) written(t *testing.T, since int) (lines []string) {
 	t.Helper()
 	r := bufio.NewReader(bytes.NewReader(f.logged(t)[since:]))
@@ -183,7 +183,7 @@ func (f *fixture) run(t *testing.T, tt transition) {
 	}
 }
 
-// deadline is the score of a ZADD, if it is where it may be.
+// deadline is the score of a ZADD, if it is in its range.
 func deadline(t *testing.T, line string, from, to int64, millis string) string {
 	t.Helper()
 	ms, err := strconv.ParseInt(millis, 10, 64)
@@ -392,7 +392,7 @@ func TestReap(t *testing.T) {
 }
 
 // entries are the cases in which promote and reap are alike: what becomes of an entry in the set of the given state.
-// reply is the answer to a call that moved these ids to pending, and moved is what it writes for JOB1.
+// reply is the reply of a call that moved these ids to pending, and moved is what it writes for JOB1.
 func entries(state string, call func(limit int64) []string, reply func(ids ...string) string, moved []string) []transition {
 	source := q.Set(state)
 	add, behind, zrem := "ZADD "+source+" 1 JOB1", "ZADD "+source+" 5 JOB1", "ZREM "+source+" JOB1"
@@ -467,7 +467,7 @@ func entries(state string, call func(limit int64) []string, reply func(ids ...st
 	return list
 }
 
-// A time that is now has come, one that is a millisecond later has not.
+// An entry is due at its time, and not a millisecond before.
 func TestDueNow(t *testing.T) {
 	const at = `
 		local time = redis.call('TIME')
@@ -484,7 +484,7 @@ func TestDueNow(t *testing.T) {
 		for after, want := range []string{tt.taken, tt.none} {
 			f.fresh(t)
 			f.given(row(tt.state))
-			require.Equal(t, tt.none, f.Do(tt.call...)) // the script is loaded, as it can't be in a transaction
+			require.Equal(t, tt.none, f.Do(tt.call...)) // loads the script, which is not possible in a transaction
 			f.given("MULTI", wire.Line([]string{"EVAL", at, "1", q.Set(tt.state), strconv.Itoa(after)}))
 			require.Equal(t, "+QUEUED\r\n", f.Do(tt.call...))
 			require.Equal(t, wire.Array(wire.Nil, want), f.Run("EXEC"), "%s, %d ms from now", tt.state, after)
@@ -492,7 +492,7 @@ func TestDueNow(t *testing.T) {
 	}
 }
 
-// A call looks at 10000 entries, and no more, whatever their fate.
+// A call looks at no more than 10000 entries, whatever becomes of them.
 func TestLooksAtSoMany(t *testing.T) {
 	f := open(t)
 	for _, tt := range []struct {
@@ -517,7 +517,7 @@ func TestLooksAtSoMany(t *testing.T) {
 	}
 }
 
-// A full memory keeps new jobs out, and no job from its way.
+// When memory is full, no new job is accepted, but the existing ones can be processed.
 func TestOutOfMemory(t *testing.T) {
 	f := open(t)
 	f.given(
@@ -533,7 +533,7 @@ func TestOutOfMemory(t *testing.T) {
 	require.Equal(t, wire.Array(wire.Bulk("JOB2"), wire.Bulk("JOB3")), f.Run("ZRANGE emq:{q}:pending 0 -1"))
 }
 
-// The scripts that take the server's run_id are given it, and the server is asked for it once.
+// Scripts that need the server's run_id get it, and the server is asked for it once.
 func TestRunID(t *testing.T) {
 	f := open(t)
 	conn := &recorder{Conn: f.Conn}

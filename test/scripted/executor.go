@@ -1,5 +1,5 @@
-// Package scripted answers one question: how does the scripted executor hand a verb to a server? It runs the twin of
-// the verb by its SHA and loads the script when the server does not know it, as the connectors of wire 4 do.
+// Package scripted answers one question: how does the scripted executor run a verb? It runs the twin of the verb by its
+// SHA and loads the script when the server does not know it, as the connectors of wire 4 do.
 package scripted
 
 import (
@@ -15,26 +15,26 @@ type Connection interface {
 	Do(args ...string) string
 }
 
-// Executor is a speaker of one wire on one connection.
+// Executor is a client of one wire on one connection.
 type Executor struct {
 	conn  Connection
-	runID string // of the server, once a script needed it; a connection does not outlive it
+	runID string // of the server, once a script has needed it; it can't change during a connection
 }
 
-// ofServer are the verbs whose twin takes the server's run_id as one more, last argument.
+// ofServer are the verbs whose twin takes the server's run_id as an additional last argument.
 var ofServer = map[string]bool{"EMQ.EXTEND": true, "EMQ.REAP": true, "EMQ.MCLAIM": true, "EMQ.MEXTEND": true}
 
-// countless are the verbs without a count of keys. The base is the only key of their twins.
+// countless are the verbs without numkeys. The base is the only key of their twins.
 var countless = map[string]bool{
 	"EMQ.MENQUEUE": true, "EMQ.MSCHEDULE": true, "EMQ.MCLAIM": true, "EMQ.MCOMPLETE": true, "EMQ.MEXTEND": true, "EMQ.MFAIL": true,
 	"EMQ.RELEASE": true, "EMQ.REQUEUE": true, "EMQ.REMOVE": true,
 }
 
-// Open claims the connection's database for wire 4, or verifies that it is of wire 4 already. It is an error if the
-// database is of another wire: then nothing was written, and nothing may be.
+// Open claims the connection's database for wire 4, or verifies that it belongs to wire 4 already. If it belongs to
+// another wire, Open fails and writes nothing.
 func Open(conn Connection) (*Executor, error) { return OpenAs(conn, wire.Wire4) }
 
-// OpenAs is Open for a client that speaks the given wire, since scripts run on a store of wire 6 too.
+// OpenAs is Open for a client of the given wire, because scripts run on a store of wire 6 too.
 func OpenAs(conn Connection, identity string) (*Executor, error) {
 	switch reply := conn.Do("SET", wire.Identity, identity, "NX", "GET"); {
 	case reply == wire.Nil, reply == wire.Bulk(identity):
@@ -46,7 +46,7 @@ func OpenAs(conn Connection, identity string) (*Executor, error) {
 	}
 }
 
-// Do runs a verb, written as the native one with every key and argument in its place.
+// Do runs a verb, which is given as the native one would be, with all keys and arguments.
 func (e *Executor) Do(args ...string) string {
 	script, ok := lua.Of(args[0])
 	if !ok {

@@ -13,7 +13,7 @@ import (
 
 const q = wire.Queue("q")
 
-// verbs are one well-formed call of each verb on JOB1, with the answer that it gets in turn.
+// verbs are one well-formed call of each verb on JOB1, with the reply that it gets in this order.
 var verbs = []struct {
 	args  []string
 	reply string
@@ -24,7 +24,7 @@ var verbs = []struct {
 	{q.Complete("JOB1", "1"), wire.Integer(1)},
 }
 
-// Each script is loaded when it is first run, and again only if the server forgot it.
+// Each script is loaded when it is first run, and again only if the server has lost it.
 func TestLoadsOnce(t *testing.T) {
 	conn := &recorder{Conn: wire.Dial(t, store.Serve(t).Socket)}
 	e, err := scripted.Open(conn)
@@ -49,7 +49,7 @@ func TestLoadsOnce(t *testing.T) {
 	}
 }
 
-// recorder is a connection that remembers what was sent.
+// recorder is a connection that records what is sent.
 type recorder struct {
 	*wire.Conn
 	sent [][]string
@@ -60,7 +60,7 @@ func (r *recorder) Do(args ...string) string {
 	return r.Conn.Do(args...)
 }
 
-// An executor claims an empty store, verifies its own, and refuses every other without a trace.
+// An executor claims an empty store, verifies its own, and refuses every other without writing.
 func TestFence(t *testing.T) {
 	conn := wire.Dial(t, store.Serve(t).Socket)
 	for _, tt := range []struct {
@@ -90,7 +90,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// The two executors refuse each other's store: what one claimed with its first write the other leaves alone.
+// The two executors refuse each other's store, which the first write has claimed.
 func TestEachRefusesTheOthersStore(t *testing.T) {
 	conn := wire.Dial(t, store.Serve(t).Socket)
 	t.Run("the scripts' store", func(t *testing.T) {

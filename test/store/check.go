@@ -14,9 +14,9 @@ import (
 // number is a count or a token in its only spelling.
 var number = regexp.MustCompile(`^(0|[1-9][0-9]{0,18})$`)
 
-// Check returns what is wrong with a keyspace that only speakers of the given identity wrote, one line each, sorted:
-// each row is in exactly one set, the one that its state names; no set has an entry without a row; scores, tokens and
-// counters are what they should be; no row is without the identity beside it.
+// Check returns what is wrong with a keyspace that only clients of the given identity wrote, one line each, sorted:
+// each row must be in exactly one set, the one that its state names; no set may have an entry without a row; scores,
+// tokens and counters must be valid; and where there is a row, there must be the identity.
 func (k Keyspace) Check(identity string) []string {
 	c := checker{keys: k, identity: identity}
 	queues := map[wire.Queue]bool{}
@@ -86,7 +86,7 @@ func (c *checker) queue(q wire.Queue) {
 	c.gates(q.Meta())
 }
 
-// gates holds that every field of the gates is a number, and that a rate has both of its two.
+// gates checks that every field of the gates is a number, and that a rate limit has both fields.
 func (c *checker) gates(key string) {
 	meta, ok := c.keys[key].(Hash)
 	if !ok {
@@ -136,7 +136,7 @@ func (c *checker) counter(key string) {
 	}
 }
 
-// absent notes a key that is there with the wrong type.
+// absent notes a key that has the wrong type.
 func (c *checker) absent(key string) {
 	switch v := c.keys[key].(type) {
 	case nil:

@@ -1,5 +1,5 @@
-// Package store answers one question: what does a server hold, and is it what the wire allows? It reads every key of
-// every database into Go values that can be compared, names the differences, and knows what is wrong with a keyspace.
+// Package store answers one question: what does a server hold, and does the wire allow it? It reads every key of every
+// database into comparable Go values, lists differences, and finds what is wrong with a keyspace.
 package store
 
 import (
@@ -17,7 +17,7 @@ import (
 	"emq/test/wire"
 )
 
-// Databases is how many a server has unless it is told otherwise.
+// Databases is the default number of databases of a server.
 const Databases = 16
 
 // Contents is everything that a server holds, by database.
@@ -31,7 +31,7 @@ type (
 	String string
 	Hash   map[string]string
 	ZSet   map[string]float64
-	// Other is a value that no speaker of the wire writes.
+	// Other is a value that no client of the wire writes.
 	Other struct{ Type, Dump string }
 )
 
@@ -107,7 +107,7 @@ func (k Keyspace) Clone() Keyspace {
 	return copied
 }
 
-// Diff names every difference, one line each.
+// Diff lists the differences, one line each.
 func Diff(want, got Contents) []string {
 	var lines []string
 	for db := range want {
@@ -118,7 +118,7 @@ func Diff(want, got Contents) []string {
 	return lines
 }
 
-// Diff names every difference, one line each.
+// Diff lists the differences, one line each.
 func (k Keyspace) Diff(got Keyspace) []string {
 	var lines []string
 	keys := slices.Sorted(maps.Keys(k))

@@ -20,7 +20,7 @@ func WaitFor(t testing.TB, what string, happened func() bool) {
 	require.True(t, Await(happened), "waited too long for: %s", what)
 }
 
-// Await waits until something has happened, and tells whether it has.
+// Await waits until something has happened or the deadline passes, and reports whether it has happened.
 func Await(happened func() bool) bool {
 	for end := time.Now().Add(wire.Patience); !happened(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -30,21 +30,20 @@ func Await(happened func() bool) bool {
 	return true
 }
 
-// Place is a server that comes back: after its end it is started again on the same data, the same socket and the same
-// port.
+// Place is a server that can be restarted with the same data, socket and port.
 type Place struct {
 	*valkey.Server
 	// Options are those of the next start.
 	Options valkey.Options
-	// Panics says that the module may panic in this test; Dies that the test makes the server die, and nothing is asked of
-	// its end.
+	// Panics says that the module may panic in this test; Dies, that the test kills the server, so that its exit is not
+	// checked.
 	Panics, Dies bool
 	t            testing.TB
 }
 
-// Module are the options of a server with the module, with further settings as on the command line; its pump is off, for
-// most tests drive the time themselves. Debug are those of one with the build that has fault triggers, Pumped of one whose
-// pump goes by the settings, Plain of one without the module.
+// Module are the options of a server with the module, with further settings as on the command line; its pump is off,
+// because most tests control the time themselves. Debug is for a server with the debug build, which has fault triggers;
+// Pumped for one with the pump on; Plain for one without the module.
 func Module(args ...string) valkey.Options {
 	return valkey.Options{Module: os.Getenv("EMQ_MODULE"), Args: args, Still: true}
 }
@@ -85,7 +84,7 @@ func Open(t testing.TB, o valkey.Options) *Place {
 // Serve is Open for a server with the module, whose pump is off.
 func Serve(t testing.TB, args ...string) *Place { t.Helper(); return Open(t, Module(args...)) }
 
-// Start starts the server anew.
+// Start starts the server again.
 func (p *Place) Start() {
 	p.t.Helper()
 	s, err := valkey.Start(p.Options)
@@ -103,14 +102,14 @@ func (p *Place) Sound() {
 	}
 }
 
-// Crash ends the server as a crash of the machine's power would end the process: at once.
+// Crash kills the server at once, as a power failure would.
 func (p *Place) Crash() {
 	p.t.Helper()
 	require.NoError(p.t, p.Kill())
 	p.Sound()
 }
 
-// Conn opens a connection for looking and ordering.
+// Conn opens a connection for inspection and administration.
 func (p *Place) Conn() *wire.Conn { p.t.Helper(); return wire.Dial(p.t, p.Socket) }
 
 // Keyspace reads everything that the server has in its first database.
@@ -121,7 +120,7 @@ func (p *Place) Keyspace() Keyspace {
 	return Read(p.t, c)[0]
 }
 
-// Following are the settings of a replica of an address that must be able to carry out all that it is sent.
+// Following are the settings of a replica of an address. It panics if it can't execute a command of the stream.
 func Following(address string) []string {
 	host, port, _ := net.SplitHostPort(address)
 	return []string{"--replicaof", host + " " + port, "--propagation-error-behavior", "panic"}
@@ -135,7 +134,7 @@ func (p *Place) Linked() {
 	WaitFor(p.t, "the replica's link", func() bool { return c.Info("master_link_status") == "up" })
 }
 
-// Online waits until a primary has a replica that it sends everything to.
+// Online waits until a primary has a replica that is online.
 func (p *Place) Online() {
 	p.t.Helper()
 	c := p.Conn()
@@ -143,7 +142,7 @@ func (p *Place) Online() {
 	WaitFor(p.t, "a replica to be online", func() bool { return strings.Contains(c.Do("INFO", "replication"), "state=online") })
 }
 
-// InStep waits until so many replicas have all that the connection's server has written; then their digests are its own.
+// InStep waits until the replicas have all writes of the connection's server, and asserts that their digests equal its own.
 func InStep(t testing.TB, primary *wire.Conn, replicas ...*wire.Conn) {
 	t.Helper()
 	primary.Must("SET in-step x") // so that the connection has something to wait for

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// Group is what the Sentinels call a primary and its replicas.
+	// Group is the Sentinels' name for a primary and its replicas.
 	Group  = "emq"
 	quorum = 2
 )
@@ -21,7 +21,7 @@ func Sentinels(t testing.TB, primary *Place) (addresses []string, all []*Place) 
 	for range 3 {
 		s := Open(t, valkey.Options{Sentinel: []string{
 			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", Group, primary.Port(), quorum),
-			"sentinel down-after-milliseconds " + Group + " 3000", // a busy machine is no dead primary
+			"sentinel down-after-milliseconds " + Group + " 3000", // so that a slow machine does not look like a dead primary
 			"sentinel failover-timeout " + Group + " 10000",
 		}})
 		all, addresses = append(all, s), append(addresses, s.Addr())
@@ -34,7 +34,7 @@ func Sentinels(t testing.TB, primary *Place) (addresses []string, all []*Place) 
 	return addresses, all
 }
 
-// monitored is what a Sentinel knows of the primary.
+// monitored is what a Sentinel knows about the primary.
 func monitored(c *wire.Conn) map[string]string {
 	m := map[string]string{}
 	list, _ := wire.Value(c.Do("SENTINEL", "MASTER", Group)).([]any)
@@ -44,7 +44,7 @@ func monitored(c *wire.Conn) map[string]string {
 	return m
 }
 
-// Agree waits until all Sentinels hold a server for the primary, in service and with the other one as its replica.
+// Agree waits until all Sentinels see this server as the primary, up and with the other one as its replica.
 func Agree(t testing.TB, watchers []*Place, primary *Place) {
 	t.Helper()
 	for _, s := range watchers {

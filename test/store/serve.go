@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Needs ends the program unless the environment names all of what its tests run on.
+// Needs exits unless the environment has all the variables that the tests need.
 func Needs(names ...string) {
 	for _, name := range names {
 		if os.Getenv(name) == "" {
@@ -22,7 +22,7 @@ func Needs(names ...string) {
 	}
 }
 
-// Seed is where the random histories of a test begin: EMQ_SEED, or the clock. It is printed if the test fails.
+// Seed is the seed of a test's random histories: EMQ_SEED, or the clock. It is printed if the test fails.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
@@ -40,7 +40,7 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
-// Rounds is how many random histories a test runs: EMQ_ROUNDS, or the long number if EMQ_PROOF is set, or the short.
+// Rounds is the number of random histories of a test: EMQ_ROUNDS, or else long if EMQ_PROOF is set, or else short.
 func Rounds(t testing.TB, short, long int) int {
 	t.Helper()
 	if text := os.Getenv("EMQ_ROUNDS"); text != "" {
@@ -54,8 +54,8 @@ func Rounds(t testing.TB, short, long int) int {
 	return short
 }
 
-// Histories numbers the random histories of a test: as many as Rounds says, and then on until each of the kinds was among
-// the answers that the test counts. So no run, however short, leaves it to chance whether they are met.
+// Histories numbers the random histories of a test: at least Rounds, and then more until each of the kinds is among the
+// replies that the test counts. So even a short run has seen all of them.
 func Histories(t testing.TB, short, long int, answers map[string]int, kinds ...string) iter.Seq[int] {
 	rounds := Rounds(t, short, long)
 	return func(yield func(int) bool) {
@@ -74,5 +74,5 @@ func Histories(t testing.TB, short, long int, answers map[string]int, kinds ...s
 	}
 }
 
-// most is how many histories more than it was to run a test runs to meet what it must.
+// most is the largest number of additional histories.
 const most = 2000

@@ -36,7 +36,7 @@ func TestDiff(t *testing.T) {
 	}, store.Diff(a, b))
 }
 
-// TestCheck breaks a sound keyspace in one thing at a time, and expects exactly that to be found.
+// TestCheck breaks one thing at a time in a sound keyspace, and expects exactly that finding.
 func TestCheck(t *testing.T) {
 	sound := func() store.Keyspace {
 		row := func(state, attempts string) store.Hash {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Tools is the folder of the tools that belong to the server, valkey-cli and the others. Without them a test of theirs is
-// skipped: an image may have the server alone.
+// Tools is the folder of the server's tools, such as valkey-cli. A test that needs them is skipped if there are none,
+// because an image may have only the server.
 func Tools(t testing.TB) string {
 	t.Helper()
 	for _, server := range []string{os.Getenv("VALKEY_SERVER"), "valkey-server"} {

@@ -28,7 +28,7 @@ const (
 	socketName = "s"
 )
 
-// pumpOff are the settings of a server whose time is driven by the test.
+// pumpOff are the settings of a server on which no job moves by itself.
 var pumpOff = []string{"--emq.pump-interval-ms", "0"}
 
 // ErrNoServer says that no server binary was named.
@@ -44,7 +44,7 @@ type Options struct {
 	Env        []string // added to the environment, "NAME=value"
 	Dir        string   // the data folder to use, kept by Close; "" = a fresh temporary one, removed by Close
 	Port       int      // the port to listen on; 0 = a free one
-	Sentinel   []string // lines of a configuration: a Sentinel is started with it, and nothing above but Server and Dir counts
+	Sentinel   []string // starts a Sentinel with these lines of configuration; of the fields above, only Server and Dir apply
 }
 
 // Server is a running server process.
@@ -59,8 +59,7 @@ type Server struct {
 	done    chan struct{}
 }
 
-// Start starts a server and returns when it answers PING. If the process dies first, the error carries the end of
-// its log.
+// Start starts a server and returns when it replies to PING. If the process exits first, the error has the end of its log.
 func Start(o Options) (*Server, error) {
 	if o.Server == "" {
 		o.Server = os.Getenv("VALKEY_SERVER")
@@ -79,7 +78,7 @@ func Start(o Options) (*Server, error) {
 	dir, ownsDir := o.Dir, o.Dir == ""
 	if ownsDir {
 		var err error
-		// Short, because a unix socket's path has about a hundred bytes of room.
+		// Short, because the path of a unix socket is limited to about a hundred bytes.
 		if dir, err = os.MkdirTemp("", "emq"); err != nil {
 			return nil, err
 		}
@@ -110,7 +109,7 @@ func (s *Server) start(o Options) error {
 	}
 
 	logPath := filepath.Join(s.Dir, logName)
-	// The server's own log and whatever is written to its standard streams end in one file.
+	// The server's own log and its standard streams go to the same file.
 	out, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
@@ -181,7 +180,7 @@ func (s *Server) arguments(o Options, logPath string) []string {
 	return args
 }
 
-// sentinelArguments writes the configuration file that a Sentinel must have, and rewrites as it learns.
+// sentinelArguments writes the configuration file that a Sentinel must have, and later rewrites itself.
 func (s *Server) sentinelArguments(o Options, logPath string) ([]string, error) {
 	path := filepath.Join(s.Dir, "sentinel.conf")
 	lines := append([]string{
@@ -190,8 +189,8 @@ func (s *Server) sentinelArguments(o Options, logPath string) ([]string, error) 
 	return []string{path, "--sentinel"}, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644)
 }
 
-// answers reports whether the server is up and has loaded its data. It asks on the unix socket, which nobody else
-// can have bound.
+// answers reports whether the server is up and has loaded its data. It connects to the unix socket, which no other
+// process can have bound.
 func (s *Server) answers() bool {
 	conn, err := net.DialTimeout("unix", s.Socket, time.Second)
 	if err != nil {
@@ -216,7 +215,7 @@ func (s *Server) Pid() int { return s.cmd.Process.Pid }
 // Signal sends a signal to the process.
 func (s *Server) Signal(sig os.Signal) error { return s.cmd.Process.Signal(sig) }
 
-// Wait waits for the process to end and returns how it did; the error says that it was still there after the limit.
+// Wait waits for the process to end and returns its state; it is an error if it is still running after the limit.
 func (s *Server) Wait(limit time.Duration) (*os.ProcessState, error) {
 	select {
 	case <-s.done:
@@ -226,8 +225,8 @@ func (s *Server) Wait(limit time.Duration) (*os.ProcessState, error) {
 	}
 }
 
-// Stop asks the server to shut down and waits for it. It is an error if the server does not end with exit code 0, or
-// not in time, in which case it is killed. The folder stays.
+// Stop asks the server to shut down and waits for that. It is an error if the exit code is not 0, or if the server does
+// not end in time and is killed. The folder stays.
 func (s *Server) Stop() error {
 	select {
 	case <-s.done:
@@ -246,7 +245,7 @@ func (s *Server) Stop() error {
 	return nil
 }
 
-// Kill ends the process at once, as a crash would, and waits until it is gone. The folder stays.
+// Kill kills the process, as a crash would, and waits until it is gone. The folder stays.
 func (s *Server) Kill() error {
 	if err := s.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -255,8 +254,7 @@ func (s *Server) Kill() error {
 	return err
 }
 
-// Close stops the server if it still runs, and removes the folder if Start made it. Like Stop, it reports a server
-// that did not end well.
+// Close stops the server if it still runs, and removes the folder if Start made it. It returns the same errors as Stop.
 func (s *Server) Close() error {
 	err := s.Stop()
 	if s.ownsDir {
@@ -265,7 +263,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Log is everything that this run of the server has logged, with what was written to its standard streams.
+// Log is all that this run of the server has logged or written to its standard streams.
 func (s *Server) Log() string {
 	b, err := os.ReadFile(filepath.Join(s.Dir, logName))
 	if err != nil {
@@ -279,7 +277,7 @@ func (s *Server) logTail() string {
 	return log[max(0, len(log)-logTailLen):]
 }
 
-// freePort returns a port that was free a moment ago; Start tries again when somebody else was faster.
+// freePort returns a port that was free a moment ago; Start tries again if another process takes it first.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

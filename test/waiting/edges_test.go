@@ -20,7 +20,7 @@ const (
 	foreign   = "-EMQFENCE {emq}:version is \"echomq:4.0.0\", this executor speaks \"echomq:6.0.0\"\r\n"
 )
 
-// Each way in which a client may leave, before a job came. Whoever is next in line is served by the job.
+// Each way in which a client may leave before a job comes. The next in line gets the job.
 func TestLeaves(t *testing.T) {
 	b := begin(t)
 	for name, leave := range map[string]func(b *bed, w *claimant){
@@ -79,7 +79,7 @@ func (b *bed) user(name, rights string) *claimant {
 	return w
 }
 
-// The same after the grant, in the turn of the event loop in which it is made: at most one reply, the job is leased.
+// The same after the grant, in the same turn of the event loop: there is at most one reply, and the job is leased.
 func TestLeavesAfterGrant(t *testing.T) {
 	b := begin(t)
 	for name, tt := range map[string]struct {
@@ -89,7 +89,7 @@ func TestLeavesAfterGrant(t *testing.T) {
 		"CLIENT UNBLOCK":       {"CLIENT UNBLOCK %s", func(w *claimant) { w.has(q, "JOB1") }},
 		"CLIENT UNBLOCK ERROR": {"CLIENT UNBLOCK %s ERROR", func(w *claimant) { w.gets(unblocked) }},
 		"CLIENT KILL":          {"CLIENT KILL ID %s", func(w *claimant) { w.Ended() }},
-		"ACL DELUSER":          {"ACL DELUSER w", func(*claimant) {}}, // the reply may or may not be on its way
+		"ACL DELUSER":          {"ACL DELUSER w", func(*claimant) {}}, // the reply may or may not have been sent
 	} {
 		b.share(name, func(b *bed) {
 			w, next := b.user("w", "on nopass ~* +@all").wait(0, q), b.wait(q)
@@ -107,7 +107,7 @@ func TestLeavesAfterGrant(t *testing.T) {
 	}
 }
 
-// Between the wake and the grant, in one transaction: the woken one goes, and wakes the next.
+// Between the wake and the grant, in one transaction: the woken client leaves, and the next is woken.
 func TestLeavesWhenWoken(t *testing.T) {
 	b := begin(t)
 	for name, tt := range map[string]struct {
@@ -140,7 +140,7 @@ func TestLeavesWhenWoken(t *testing.T) {
 	}
 }
 
-// A client whose time is over in the turn in which a timer wakes it: the next one is served, before any other client.
+// A client times out in the turn in which a timer wakes it: the next in line is served, before any other client's command.
 func TestTimesOutWhenWoken(t *testing.T) {
 	t.Parallel()
 	b := serve(t, store.Pumped(append(logged, "--emq.pump-interval-ms", "10")...))
@@ -152,7 +152,7 @@ func TestTimesOutWhenWoken(t *testing.T) {
 		next.wait(0, q)
 		b.Do(q.ScheduleIn(id, "x", 400)...)
 		b.Send(words("DEBUG SLEEP 1"))
-		other.Send(q.Claim(lease)) // is read in the turn after the one in which the timer comes
+		other.Send(q.Claim(lease)) // is read in the turn after the one in which the timer fires
 		require.Equal(t, wire.OK, b.Receive())
 		first, second := w.Receive(), ""
 		if first == wire.Empty {
@@ -206,7 +206,7 @@ func TestBecomesReplica(t *testing.T) {
 	})
 }
 
-// While writes are paused nobody is granted anything and timeouts run on; afterwards the jobs are granted. A write in the
+// While writes are paused no job is granted, but clients time out; afterwards the jobs are granted. A write during the
 // pause would abort a server with an append-only file or a replica.
 func TestPaused(t *testing.T) {
 	b := begin(t)
@@ -255,7 +255,7 @@ func TestPaused(t *testing.T) {
 	store.InStep(t, b.Conn, replica.Conn())
 }
 
-// What becomes of the store while a client waits.
+// Changes to the store while a client waits.
 func TestWaitsOn(t *testing.T) {
 	b := begin(t)
 	for name, lines := range map[string][]string{
@@ -291,7 +291,7 @@ func TestWaitsOn(t *testing.T) {
 	})
 }
 
-// The identity is another's at the call, and becomes it while clients wait.
+// The identity is foreign at the call, or becomes foreign while clients wait.
 func TestFence(t *testing.T) {
 	b := begin(t)
 	b.share("at the call", func(b *bed) {
@@ -314,7 +314,8 @@ func TestFence(t *testing.T) {
 	})
 }
 
-// Rights that are lost while a client waits: the server's own refusal and its own entry in the log, and the next is woken.
+// A client loses its rights while it waits: it gets the server's own refusal, the ACL log gets the server's own entry,
+// and the next client is woken.
 func TestRightsLost(t *testing.T) {
 	b := begin(t)
 	for name, rights := range map[string]string{
@@ -345,7 +346,7 @@ func TestRightsLost(t *testing.T) {
 	})
 }
 
-// logEntry is what the one entry of ACL LOG says of the cause.
+// logEntry is the cause in the only entry of ACL LOG.
 func logEntry(b *bed) string {
 	b.t.Helper()
 	entries := wire.Value(b.Do("ACL", "LOG")).([]any)
@@ -360,7 +361,7 @@ func logEntry(b *bed) string {
 	return said
 }
 
-// What is wrong with a call refuses it before it waits, at whatever place in the list.
+// A wrong argument, anywhere in the list, is refused before the client waits.
 func TestRefused(t *testing.T) {
 	b := begin(t)
 	for _, tt := range []struct{ line, want string }{
@@ -378,7 +379,7 @@ func TestRefused(t *testing.T) {
 	require.Equal(t, "0", b.Info("emq_panics"))
 }
 
-// Out of memory, and without enough replicas: who waits is served by what comes.
+// When memory is full, and with too few replicas: waiting clients get the jobs that come.
 func TestUnderPressure(t *testing.T) {
 	b := begin(t)
 	b.share("maxmemory", func(b *bed) {
@@ -403,7 +404,7 @@ func TestUnderPressure(t *testing.T) {
 	})
 }
 
-// Where waiting is denied the answer comes at once, with a job or empty.
+// Where blocking is denied the reply comes at once, with a job or empty.
 func TestDenied(t *testing.T) {
 	b := begin(t)
 	b.Must("FUNCTION LOAD REPLACE " + strconv.Quote("#!lua name=d\nserver.register_function('run', function(_, a) return server.call(unpack(a)) end)"))
@@ -426,8 +427,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// The server's end, with a timer that is armed, and with clients that wait or after they went. From 9.1 on the server says of
-// every module that has blocked clients that it stays, before it asks the module; that is all.
+// SHUTDOWN with an armed timer, and with waiting clients or after they have left. From 9.1 on the server logs that a
+// module with blocked clients is not unloaded, without asking the module; nothing else is logged.
 func TestStop(t *testing.T) {
 	for name, stay := range map[string]bool{"they wait": true, "they went": false} {
 		t.Run(name, func(t *testing.T) {
@@ -435,7 +436,7 @@ func TestStop(t *testing.T) {
 			all := b.waits(3, q)
 			b.Must("EMQ.PAUSE " + q.Base() + " 600000")
 			idle := b.count("emq_bclaim_woken_idle")
-			b.Do(q.Enqueue("JOB1", "x")...) // the timer is to come when the gate opens
+			b.Do(q.Enqueue("JOB1", "x")...) // the timer is armed for the opening of the gate
 			store.WaitFor(t, "a wake", func() bool { return b.count("emq_bclaim_woken_idle") > idle })
 			for _, w := range all {
 				if !stay {
@@ -449,13 +450,13 @@ func TestStop(t *testing.T) {
 					require.NotRegexp(t, ` # .*(emq|module|timer)`, line)
 				}
 			}
-			b.Place.Start() // for its end
+			b.Place.Start() // so that its end can be checked
 		})
 	}
 }
 
-// While no write would be taken, a server with clients that wait is as idle as one without: it does not ask at each turn
-// of the event loop whether it may go on. Each turn is counted by the server.
+// While the server accepts no writes, one with waiting clients is as idle as one without: the module does not check at
+// each turn of the event loop whether it may write. The server counts the turns.
 func TestIdle(t *testing.T) {
 	b := begin(t)
 	turns := func(lines ...string) int {
@@ -476,7 +477,7 @@ func TestIdle(t *testing.T) {
 	b.Must("CLIENT UNPAUSE")
 }
 
-// A panic is answered as CLAIM answers it, at the call and to who waits; nobody waits for ever behind the entry.
+// A panic has the same reply as in CLAIM, at the call and for a waiting client; nobody waits for ever because of the entry.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	o := store.Module(logged...)

@@ -15,8 +15,8 @@ import (
 	"emq/test/wire"
 )
 
-// propagated are the commands that the append-only file has got since it was asked last, one line each; times and the
-// server's run id, which differ, are words of their own.
+// propagated are the commands that were added to the append-only file since the last call, one line each; times and the
+// server's run_id are replaced by placeholders.
 func (b *bed) propagated() []string {
 	b.t.Helper()
 	files, err := filepath.Glob(filepath.Join(b.Dir, "appendonlydir", "*.incr.aof"))
@@ -53,8 +53,8 @@ var (
 	enqueued = []string{"HSET emq:{q}:job:JOB1 state pending attempts 0 payload x", "ZADD emq:{q}:pending 0 JOB1"}
 )
 
-// The effects are CLAIM's, in a transaction of their own behind the cause's, in the file and at a replica; waiting, a
-// timeout and a refusal leave nothing.
+// The effects are those of CLAIM, in a transaction of their own after the cause's, in the file and on a replica;
+// waiting, a timeout and a refusal write nothing.
 func TestPropagated(t *testing.T) {
 	b := begin(t)
 	replica := store.Open(t, store.Module(store.Following(b.Addr())...))
@@ -123,7 +123,8 @@ func TestPropagated(t *testing.T) {
 	require.Empty(t, before.Diff(b.Keyspace()), "the file gives what was")
 }
 
-// A grant aborts a WATCH of what it changes, and of nothing else; it leaves the caches, and one's own as one asked for it.
+// A grant aborts a WATCH of exactly the keys that it changes; these are invalidated in client caches, and in the
+// client's own as it has asked for.
 func TestSeen(t *testing.T) {
 	b := begin(t)
 	for key, aborted := range map[string]bool{q.Row("JOB1"): true, q.Pending(): true, q.Active(): true, wire.Identity: false, r.Pending(): false} {
@@ -237,7 +238,7 @@ func TestLeaseBegins(t *testing.T) {
 	require.LessOrEqual(t, deadline, b.Now()+5000)
 }
 
-// What INFO says, of each way in which a call can end.
+// How INFO counts each way in which a call can end.
 func TestInfo(t *testing.T) {
 	b := begin(t)
 	say := func() map[string]int {
@@ -248,7 +249,7 @@ func TestInfo(t *testing.T) {
 		return m
 	}
 	last := say()
-	// came asserts by how much the numbers grew.
+	// came asserts by how much the counters have grown.
 	came := func(want map[string]int) {
 		t.Helper()
 		now, grown := say(), map[string]int{}

@@ -12,7 +12,7 @@ import (
 	"emq/test/wire"
 )
 
-// Whatever makes an entry claimable serves the first in line, before any other client's command.
+// Whatever makes a job claimable, the first in line gets it, before any other client's command.
 func TestServedAtOnce(t *testing.T) {
 	b := begin(t)
 	enqueue := func(ids ...string) (commands [][]string) {
@@ -33,7 +33,7 @@ func TestServedAtOnce(t *testing.T) {
 		name    string
 		prepare func(b *bed)
 		cause   [][]string
-		hidden  bool // to some servers
+		hidden  bool // some releases have no event for it
 	}{
 		{name: "ENQUEUE", cause: enqueue("JOB1")},
 		{name: "MENQUEUE", cause: [][]string{{"EMQ.MENQUEUE", q.Base(), "JOB1", "x"}}},
@@ -100,14 +100,14 @@ func TestServedAtOnce(t *testing.T) {
 	})
 }
 
-// dumped is what DUMP says of a key that a command made.
+// dumped is the DUMP of a key that a command has made.
 func dumped(b *bed, line string) string {
 	b.t.Helper()
 	b.Must(line)
 	return wire.Value(b.Do("DUMP", "other")).(string)
 }
 
-// What the server hides is found by a sweep. Nothing is said of when: the contract says within a second.
+// Entries without an event are found by a sweep. The test does not check when: the contract says within a second.
 func TestFoundBySweep(t *testing.T) {
 	b := begin(t)
 	for name, hide := range map[string]func(b *bed){
@@ -130,7 +130,7 @@ func TestFoundBySweep(t *testing.T) {
 	}
 }
 
-// The pump wakes as a client does.
+// The pump wakes waiting clients as a client's command does.
 func TestServedByPump(t *testing.T) {
 	t.Parallel()
 	b := serve(t, store.Pumped(append(logged, "--emq.pump-interval-ms", "5")...))
@@ -142,7 +142,7 @@ func TestServedByPump(t *testing.T) {
 	second.gets(wire.BClaimed(q, "JOB2", "x", 2))
 }
 
-// Lines are by the time at which clients began to wait, and a client's queues by the order in which it names them.
+// Clients are served in the order in which they began to wait, from their queues in the order in which they name them.
 func TestOrder(t *testing.T) {
 	b := begin(t)
 	b.share("first come, first served", func(b *bed) {
@@ -227,8 +227,8 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// A hundred bad entries are dropped in a call or a wake, of all queues together; then the client waits, and the next turn
-// goes on.
+// A call or a wake drops a hundred broken entries, in all queues together; then the client waits, and the next turn
+// continues.
 func TestBadEntries(t *testing.T) {
 	b := begin(t)
 	bad := func(q wire.Queue, n int) []string {
@@ -299,7 +299,7 @@ func TestBadEntries(t *testing.T) {
 	})
 }
 
-// A queue that can't be claimed from is passed over while a client waits, and refused at the call.
+// A queue with a key of the wrong type is refused at the call, and skipped while a client waits.
 func TestTypes(t *testing.T) {
 	b := begin(t)
 	for _, key := range []string{q.Pending(), q.Active(), r.Pending(), r.Active()} {
@@ -328,7 +328,7 @@ func TestTypes(t *testing.T) {
 	})
 }
 
-// The memory of those that waited is given back.
+// The memory of clients that waited is freed.
 func TestNoGrowth(t *testing.T) {
 	t.Parallel()
 	b := serve(t, store.Module())
@@ -376,7 +376,7 @@ func TestNoGrowth(t *testing.T) {
 			clients[i].Receive()
 		}
 	}
-	// held is what the server has allocated when it has no client and no data.
+	// held is the server's allocated memory without clients and data.
 	held := func(rounds int) int {
 		for i := range clients {
 			clients[i] = b.client()
@@ -394,13 +394,13 @@ func TestNoGrowth(t *testing.T) {
 	}
 	before := held(20)
 	grown := held(rounds) - before
-	// What varies is less than what a hundredth of the waiters would keep.
+	// The variation is less than a leak for one in a hundred waiters.
 	require.Less(t, grown, 100<<10)
 	t.Logf("%d waits: %d bytes", rounds*len(clients), grown)
 }
 
-// What a wake left behind a hundred bad entries, and what came in a pause, is seen to in the next turn, and not only by the
-// sweep: that one holds still while too few replicas are there.
+// Entries after a hundred broken ones, and entries that came during a pause, are claimed in the next turn, not only by
+// the sweep: the sweep does nothing while there are too few replicas.
 func TestSeenToInTheNextTurn(t *testing.T) {
 	b := begin(t)
 	bad := []string{"ZADD", q.Pending()}

@@ -1,5 +1,5 @@
-// Package waiting asks one question: does a claim that waits get its job? It has clients wait for jobs, and lets jobs come,
-// clients go and the server change in every way and order that there is.
+// Package waiting answers one question: does a claim that waits get its job? Clients wait for jobs, while jobs come,
+// clients leave and the server changes in every way and order.
 package waiting
 
 import (
@@ -18,7 +18,7 @@ import (
 
 const (
 	q, r, s = wire.Queue("q"), wire.Queue("r"), wire.Queue("s")
-	// lease is one that no test sees the end of, in ms.
+	// lease is one that outlasts every test, in ms.
 	lease = 3_600_000
 )
 
@@ -27,18 +27,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// logged has the server write an append-only file, so that what is propagated can be read, and must be allowed.
+// logged makes the server write an append-only file, so that the propagated commands can be read.
 var logged = []string{"--appendonly", "yes", "--appendfsync", "no"}
 
-// bed is a server, and a connection to it on which things happen.
+// bed is a server with a connection to it.
 type bed struct {
 	*store.Place
 	*wire.Conn
 	t    *testing.T
-	read int // so many commands of the append-only file have been looked at
+	read int // number of commands of the append-only file that were read
 }
 
-// begin starts a server with an empty store of our wire, whose pump is off.
+// begin starts a server with an empty store of our wire. Its pump is off.
 func begin(t *testing.T, args ...string) *bed {
 	t.Helper()
 	t.Parallel()
@@ -53,7 +53,7 @@ func serve(t *testing.T, o valkey.Options) *bed {
 	return b
 }
 
-// share has a test use the server with a store that is empty, and look over what it leaves.
+// share runs a test on the server with an empty store, and checks the store that it leaves.
 func (b *bed) share(name string, test func(b *bed)) {
 	b.t.Helper()
 	b.t.Run(name, func(t *testing.T) {
@@ -68,10 +68,10 @@ func (b *bed) share(name string, test func(b *bed)) {
 type claimant struct {
 	*wire.Conn
 	b  *bed
-	id string // the server's
+	id string // by which the server knows it
 }
 
-// client opens a connection that has not asked for anything yet.
+// client opens a connection that has not sent anything yet.
 func (b *bed) client() *claimant {
 	b.t.Helper()
 	return named(b, wire.Dial(b.t, b.Socket))
@@ -82,13 +82,13 @@ func named(b *bed, c *wire.Conn) *claimant {
 	return &claimant{c, b, c.ID()}
 }
 
-// wait has a new client wait for ever, and returns when it does.
+// wait makes a new client wait without a timeout, and returns when it waits.
 func (b *bed) wait(queues ...wire.Queue) *claimant {
 	b.t.Helper()
 	return b.client().wait(0, queues...)
 }
 
-// waits has so many new clients wait, one after the other.
+// waits makes n new clients wait, one after the other.
 func (b *bed) waits(n int, queues ...wire.Queue) []*claimant {
 	b.t.Helper()
 	all := make([]*claimant, n)
@@ -105,7 +105,7 @@ func (w *claimant) wait(timeout int64, queues ...wire.Queue) *claimant {
 	return w
 }
 
-// blocked waits until the server has the client wait.
+// blocked waits until the server has blocked the client.
 func (w *claimant) blocked() {
 	w.b.t.Helper()
 	store.WaitFor(w.b.t, "a client to be blocked", func() bool {
@@ -123,7 +123,7 @@ func (w *claimant) gets(reply string) {
 // has asserts that it got a job for the first time.
 func (w *claimant) has(q wire.Queue, id string) { w.b.t.Helper(); w.gets(wire.BClaimed(q, id, "x", 1)) }
 
-// waiting waits until so many clients wait, by the module's own count.
+// waiting waits until n clients wait, by the module's count.
 func (b *bed) waiting(n int) {
 	b.t.Helper()
 	store.WaitFor(b.t, fmt.Sprintf("%d waiting clients", n), func() bool { return b.Info("emq_waiting_clients") == strconv.Itoa(n) })
@@ -140,7 +140,7 @@ func (b *bed) row(q wire.Queue, ids ...string) {
 	}
 }
 
-// before runs commands before anybody else could claim from a queue.
+// before runs commands followed by a claim from a queue, before any other client's command.
 func (b *bed) before(q wire.Queue, commands ...[]string) []string {
 	b.t.Helper()
 	return b.Behind(q.Claim(lease), commands...)
@@ -167,7 +167,7 @@ func (b *bed) count(name string) int {
 	return n
 }
 
-// version is the server's, as the module has it.
+// version is the server's version as a number.
 func (b *bed) version() int {
 	b.t.Helper()
 	var major, minor, patch int
@@ -176,5 +176,5 @@ func (b *bed) version() int {
 	return major<<16 | minor<<8 | patch
 }
 
-// hidden tells whether the server tells modules nothing of a set that RENAME, COPY, MOVE or RESTORE makes.
+// hidden reports whether the module receives no event for a set that RENAME, COPY, MOVE or RESTORE creates.
 func (b *bed) hidden() bool { v := b.version(); return v >= 0x080100 && v < 0x090102 }

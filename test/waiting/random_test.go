@@ -21,12 +21,12 @@ type place struct {
 	q  wire.Queue
 }
 
-// world is what a random history knows of the server: who waits where, and what is there to be had.
+// world is what a random history knows about the server: which clients wait where, and which jobs can be claimed.
 type world struct {
 	*bed
 	*rand.Rand
 	members []*member
-	joined  int // so many calls began to wait
+	joined  int // number of calls that began to wait
 	jobs    int
 	pending map[place]map[string]bool
 	tokens  map[string]int64 // how often a job was granted
@@ -39,12 +39,12 @@ type world struct {
 type member struct {
 	*claimant
 	db     int
-	queues []wire.Queue // that it waits for, none if it does not wait
-	since  int          // its turn among those that wait
+	queues []wire.Queue // for which it waits; none if it does not wait
+	since  int          // its place among the waiting clients
 }
 
-// The histories: whatever happens, in whatever order, jobs go to those who wait in the order of their waiting, none is
-// missed, none left over, and a call has one answer.
+// Random histories: whatever happens, in whatever order, jobs go to waiting clients in the order of their waiting, no
+// job is missed or left over, and each call has one reply.
 func TestHistories(t *testing.T) {
 	seed := store.Seed(t)
 	b := begin(t)
@@ -103,10 +103,10 @@ func (w *world) waiters() (waiters []*member) {
 	return waiters
 }
 
-// stands tells whether a client waits in the line of a queue.
+// stands reports whether a client waits in the line of a queue.
 func (m *member) stands(p place) bool { return m.db == p.db && slices.Contains(m.queues, p.q) }
 
-// says notes what is done, for the report of a failure.
+// says logs commands for the report of a failure.
 func (w *world) says(commands ...[]string) [][]string {
 	for _, args := range commands {
 		w.log = append(w.log, wire.Line(args))
@@ -114,7 +114,7 @@ func (w *world) says(commands ...[]string) [][]string {
 	return commands
 }
 
-// came notes that a job may be had.
+// came notes that a job can be claimed.
 func (w *world) came(p place, id string) {
 	if w.pending[p] == nil {
 		w.pending[p] = map[string]bool{}
@@ -122,7 +122,7 @@ func (w *world) came(p place, id string) {
 	w.pending[p][id] = true
 }
 
-// enqueues are commands, to be run in the place's database, that bring jobs in one of the ways that there are.
+// enqueues are commands for the place's database that make jobs claimable in one of the possible ways.
 func (w *world) enqueues(p place) (commands [][]string) {
 	id := func() string { w.jobs++; id := fmt.Sprintf("JOB%05d", w.jobs); w.came(p, id); return id }
 	add := func(as ...string) []string {
@@ -147,12 +147,12 @@ func (w *world) enqueues(p place) (commands [][]string) {
 	return commands
 }
 
-// step does one thing, sees who has been answered, and holds it against the rules.
+// step does one thing, reads the replies, and checks them against the rules.
 func (w *world) step() {
 	w.t.Helper()
 	lines := w.waiters()
 	before := map[place]map[string]bool{}
-	gone := map[*member]string{} // what those get who leave by this step
+	gone := map[*member]string{} // the replies to clients that leave by this step
 	for p, ids := range w.pending {
 		before[p] = maps.Clone(ids)
 	}
@@ -166,7 +166,7 @@ func (w *world) step() {
 		all := append([][]string{{"SELECT", strconv.Itoa(db)}}, commands...)
 		return append(all, []string{"SELECT", "0"})
 	}
-	// leaves is a command by which the server has a client leave.
+	// leaves is a command that makes a client leave.
 	leaves := func() []string {
 		m := lines[w.IntN(len(lines))]
 		if _, ok := gone[m]; ok {
@@ -281,7 +281,7 @@ func (w *world) step() {
 	w.settle(lines, gone, hidden, apart)
 }
 
-// wait has a client call; what is there it gets at once.
+// wait makes a client call; if there is a job, it gets that at once.
 func (w *world) wait(m *member) {
 	w.t.Helper()
 	queues := []wire.Queue{w.queue()}
@@ -309,8 +309,8 @@ func (w *world) wait(m *member) {
 	m.queues, m.since = queues, w.joined
 }
 
-// grant takes note of a job that a client got, which must be the first of a queue that it named, and of the first of these
-// that had one if only is set.
+// grant notes a job that a client got. It must be the first job of one of its queues and, if only is set, of the first
+// of these that has one.
 func (w *world) grant(m *member, reply string, queues []wire.Queue) (p place, id string) {
 	w.t.Helper()
 	job, ok := wire.Value(reply).([]any)
@@ -326,7 +326,7 @@ func (w *world) grant(m *member, reply string, queues []wire.Queue) (p place, id
 	return p, id
 }
 
-// blockedNow are the clients that the server has wait, by id, and those that it has.
+// blockedNow are the ids of the blocked clients, and of all clients.
 func (w *world) blockedNow() (blocked, there map[string]bool) {
 	blocked, there = map[string]bool{}, map[string]bool{}
 	for line := range strings.SplitSeq(wire.Value(w.Do("CLIENT", "LIST")).(string), "\n") {
@@ -339,7 +339,7 @@ func (w *world) blockedNow() (blocked, there map[string]bool) {
 	return blocked, there
 }
 
-// settle sees who has been answered. What is hidden is found after a while; all else must have been given by now.
+// settle reads the replies. Hidden jobs are found after a while; all others must have been granted by now.
 func (w *world) settle(lines []*member, gone map[*member]string, hidden, apart bool) {
 	w.t.Helper()
 	if w.paused {

@@ -19,15 +19,15 @@ import (
 	"emq/test/wire"
 )
 
-// crew are workers that wait for jobs and are cut off at any moment, by RST, as those of a crashed program are.
+// crew are workers that wait for jobs and whose connections are reset at any moment, as those of a crashed program are.
 type crew struct {
 	lock   sync.Mutex
-	got    map[string]int // the jobs that were answered, and how often
+	got    map[string]int // the jobs in the replies, and how often each came
 	resets int
 	err    error
 }
 
-// work is one life of a worker: it waits, completes, and is cut off. It tells whether it shall have another.
+// work is one life of a worker: it waits, completes, and is cut off.
 func (c *crew) work(address string, dice *rand.Rand, quit <-chan struct{}) error {
 	n, err := net.Dial("tcp", address)
 	if err != nil {
@@ -68,7 +68,7 @@ func (c *crew) work(address string, dice *rand.Rand, quit <-chan struct{}) error
 		}
 	}
 	if _, err = ask(wire.BClaim(lease, 0, q), time.Duration(dice.IntN(2000))*time.Microsecond); err == nil {
-		return nil // the answer came and is thrown away: the job stays leased
+		return nil // the reply came and is discarded: the job stays leased
 	}
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
@@ -79,7 +79,7 @@ func (c *crew) work(address string, dice *rand.Rand, quit <-chan struct{}) error
 	return n.(*net.TCPConn).SetLinger(0)
 }
 
-// Fifty workers are cut off while thousands of jobs arrive: each job is completed or leased, none is lost or given twice.
+// Fifty workers are cut off while thousands of jobs arrive: each job is completed or leased, none is lost or granted twice.
 func TestReset(t *testing.T) {
 	const workers = 50
 	seed := store.Seed(t)

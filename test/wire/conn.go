@@ -1,5 +1,5 @@
-// Package wire answers one question: how is a server spoken to? It holds a connection whose replies are their exact
-// bytes, the names of a queue's keys, the verbs with every argument in its place, and a way to write a command on one line.
+// Package wire answers one question: how do tests talk to a server? It has a connection whose replies are their exact
+// bytes, the names of a queue's keys, the verbs with all their arguments, and a way to write a command on one line.
 package wire
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Patience bounds every wait, so that a hang is a failure. Nothing is asserted about speed.
+// Patience bounds every wait, so that a hang becomes a failure. Nothing is asserted about speed.
 const Patience = 120 * time.Second
 
 // Conn is a connection that ends with its test. Commands go out as arrays of bulk strings; replies come back as the
 // exact bytes that were read.
 type Conn struct {
-	// Pushes are the out-of-band messages of RESP3 that came in the meantime; they are no replies.
+	// Pushes are the out-of-band messages of RESP3 that came between replies.
 	Pushes []string
-	// Heard, if it is set, is told of each command that was answered.
+	// Heard, if it is set, is called for each command with its reply.
 	Heard func(args []string, reply string)
 
 	t testing.TB
@@ -61,7 +61,7 @@ func Dial3(t testing.TB, socket string) *Conn {
 // Close ends the connection before its test does.
 func (c *Conn) Close() error { return c.n.Close() }
 
-// Reset ends a connection of DialTCP as the kernel of a crashed program does: with RST, and what was not read is lost.
+// Reset closes a connection of DialTCP with RST, as the kernel does for a crashed program: data that were not read are lost.
 func (c *Conn) Reset() {
 	c.t.Helper()
 	require.NoError(c.t, c.n.(*net.TCPConn).SetLinger(0))
@@ -88,7 +88,7 @@ func (c *Conn) Do(args ...string) string {
 func (c *Conn) Pipeline(commands [][]string) []string {
 	c.t.Helper()
 	sent := make(chan error, 1)
-	go func() { // beside the reading, so that neither side waits for ever on a full socket
+	go func() { // concurrently with the reads, so that neither side blocks for ever on a full socket
 		_, err := io.WriteString(c.n, Encode(commands...))
 		sent <- err
 	}()
@@ -116,7 +116,7 @@ func (c *Conn) Run(line string) string {
 	return c.Do(Words(line)...)
 }
 
-// Must runs command lines that may not fail.
+// Must runs command lines that must not fail.
 func (c *Conn) Must(lines ...string) {
 	c.t.Helper()
 	for _, line := range lines {
@@ -133,7 +133,7 @@ func (c *Conn) Send(commands ...[]string) {
 	require.NoError(c.t, err)
 }
 
-// Receive reads one reply; what is pushed in between goes to Pushes.
+// Receive reads one reply; pushed messages before it go to Pushes.
 func (c *Conn) Receive() string {
 	c.t.Helper()
 	for {
@@ -147,14 +147,14 @@ func (c *Conn) Receive() string {
 	}
 }
 
-// ID is the server's number of this client.
+// ID is the server's id of this client.
 func (c *Conn) ID() string {
 	c.t.Helper()
 	return strconv.FormatInt(Value(c.Do("CLIENT", "ID")).(int64), 10)
 }
 
-// Behind runs commands and, before any other client could, a claim: what the commands let be claimed must be gone, for
-// clients that wait are served first.
+// Behind runs commands and, before any other client's command, a claim. The jobs that the commands made claimable must
+// be gone by then, because waiting clients are served first.
 func (c *Conn) Behind(claim []string, commands ...[]string) []string {
 	c.t.Helper()
 	replies := c.Pipeline(append(commands, claim))
@@ -166,7 +166,7 @@ func (c *Conn) Behind(claim []string, commands ...[]string) []string {
 	return replies[:last]
 }
 
-// Members are the entries of a sorted set, in order.
+// Members returns the entries of a sorted set, in order.
 func (c *Conn) Members(key string) []string {
 	c.t.Helper()
 	list, ok := Value(c.Do("ZRANGE", key, "0", "-1")).([]any)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Words reads a command line: words parted by blanks; a word with bytes that would not show is a quoted Go string.
+// Words parses a command line: words separated by blanks; a word with unprintable bytes is a quoted Go string.
 func Words(line string) []string {
 	var list []string
 	for line = strings.TrimLeft(line, " "); line != ""; line = strings.TrimLeft(line, " ") {
@@ -37,7 +37,7 @@ func Line(args []string) string {
 	return strings.Join(shown, " ")
 }
 
-// Show writes a word as it is if every byte shows and it has neither blank nor quote, else as a quoted Go string.
+// Show writes a word as it is if it is printable and has neither blanks nor quotes, else as a quoted Go string.
 func Show(word string) string {
 	if quoted := strconv.QuoteToASCII(word); word == "" || len(quoted) != len(word)+2 || strings.Contains(word, " ") {
 		return quoted

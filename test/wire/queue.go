@@ -9,7 +9,7 @@ import (
 const (
 	// Identity is the key that holds the wire of a store.
 	Identity = "{emq}:version"
-	// Wire6 is the identity that the native verbs speak, Wire4 the scripts'.
+	// Wire6 is the identity of the native verbs, Wire4 that of the scripts.
 	Wire6 = "echomq:6.0.0"
 	Wire4 = "echomq:4.0.0"
 )
@@ -65,7 +65,7 @@ func (q Queue) Fail(id, token string, delay, limit int64, reason string) []strin
 	}
 }
 
-// ScheduleAt and ScheduleIn are the two forms of EMQ.SCHEDULE: due at a time, in Unix ms, or in so many ms.
+// ScheduleAt and ScheduleIn are the two forms of EMQ.SCHEDULE: due at a time in Unix ms, or after a number of ms.
 func (q Queue) ScheduleAt(id, payload string, at int64) []string {
 	return []string{"EMQ.SCHEDULE", "2", q.Row(id), q.Schedule(), id, payload, "at", strconv.FormatInt(at, 10)}
 }
@@ -89,7 +89,7 @@ func (q Queue) Reap(maxStalled, limit int64) []string {
 	}
 }
 
-// Queues is the verb of that name, which is of no queue.
+// Queues is the verb of that name, which is about no single queue.
 func Queues(after string, count int) []string {
 	return []string{"EMQ.QUEUES", after, strconv.Itoa(count)}
 }
@@ -97,7 +97,7 @@ func Queues(after string, count int) []string {
 // Stats is the verb of that name.
 func (q Queue) Stats() []string { return []string{"EMQ.STATS", q.Base()} }
 
-// Audit looks at one part of the queue; Fix puts right what it finds, too.
+// Audit looks at one part of the queue; Fix also repairs what it finds.
 func (q Queue) Audit(cursor string, count int64) []string {
 	return []string{"EMQ.AUDIT", q.Base(), cursor, strconv.FormatInt(count, 10)}
 }
@@ -112,7 +112,7 @@ func (q Queue) Menqueue(jobs ...string) []string {
 	return append([]string{"EMQ.MENQUEUE", q.Base()}, jobs...)
 }
 
-// Mschedule schedules at times or in so many ms, as the mode says.
+// Mschedule schedules at times or after delays, as the mode says.
 func (q Queue) Mschedule(mode string, jobs ...string) []string {
 	return append([]string{"EMQ.MSCHEDULE", q.Base(), mode}, jobs...)
 }
@@ -133,7 +133,7 @@ func (q Queue) Mfail(limit int64, jobs ...string) []string {
 	return append([]string{"EMQ.MFAIL", q.Base(), strconv.FormatInt(limit, 10)}, jobs...)
 }
 
-// Release gives a job back, uncounted; Requeue and Remove are an operator's, on jobs of a state.
+// Release gives a job back, uncounted; Requeue and Remove are for operators, on jobs in a state.
 func (q Queue) Release(id, token string, delay int64) []string {
 	return []string{"EMQ.RELEASE", q.Base(), id, token, strconv.FormatInt(delay, 10)}
 }
@@ -146,7 +146,7 @@ func (q Queue) Remove(state string, ids ...string) []string {
 	return append([]string{"EMQ.REMOVE", q.Base(), state}, ids...)
 }
 
-// The gates: a pause, for ms or with 0 until Resume, and the limits.
+// The gates: a pause, for ms or, with 0, until Resume, and the limits.
 func (q Queue) Pause(ms int64) []string {
 	return []string{"EMQ.PAUSE", q.Base(), strconv.FormatInt(ms, 10)}
 }
@@ -157,7 +157,7 @@ func (q Queue) Limit(concurrency, rate, duration int64) []string {
 	return []string{"EMQ.LIMIT", q.Base(), strconv.FormatInt(concurrency, 10), strconv.FormatInt(rate, 10), strconv.FormatInt(duration, 10)}
 }
 
-// Move are the plain commands that take a job from one state to another by hand.
+// Move returns the plain commands that take a job from one state to another.
 func (q Queue) Move(id, from, to string) [][]string {
 	return [][]string{
 		{"ZREM", q.Set(from), id},
@@ -166,7 +166,7 @@ func (q Queue) Move(id, from, to string) [][]string {
 	}
 }
 
-// BClaim waits for a job of several queues, the first first; timeout 0 is for ever.
+// BClaim waits for a job from several queues, in their order; timeout 0 means for ever.
 func BClaim(lease, timeout int64, queues ...Queue) []string {
 	args := []string{"EMQ.BCLAIM", strconv.FormatInt(lease, 10), strconv.FormatInt(timeout, 10)}
 	for _, q := range queues {

@@ -15,9 +15,9 @@ const (
 	Empty = "*0\r\n"
 	// WrongType is the server's own text, which the verbs use too.
 	WrongType = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"
-	// Gone is the answer to a job that has no row.
+	// Gone is the reply if the job has no row.
 	Gone = "-EMQSTALE job gone\r\n"
-	// Kind is the answer to an id that is not of a job.
+	// Kind is the reply to an id that is not a job's.
 	Kind = "-EMQKIND job id must be JOB-namespaced\r\n"
 )
 
@@ -30,17 +30,17 @@ func Integer(n int64) string { return fmt.Sprintf(":%d\r\n", n) }
 // Array is a list of replies.
 func Array(of ...string) string { return fmt.Sprintf("*%d\r\n%s", len(of), strings.Join(of, "")) }
 
-// Claimed is the answer to a claim that found a job.
+// Claimed is the reply to a claim that found a job.
 func Claimed(id, payload string, token int64) string {
 	return Array(Bulk(id), Bulk(payload), Integer(token))
 }
 
-// BClaimed is the answer to a claim that waits.
+// BClaimed is the reply to a claim that waits.
 func BClaimed(q Queue, id, payload string, token int64) string {
 	return Array(Bulk(q.Base()), Bulk(id), Bulk(payload), Integer(token))
 }
 
-// Statuses is the answer to a verb for listed jobs: a status for each.
+// Statuses is the reply to a verb for listed jobs: a status for each.
 func Statuses(of ...int64) string {
 	list := make([]string, len(of))
 	for i, n := range of {
@@ -49,7 +49,7 @@ func Statuses(of ...int64) string {
 	return Array(list...)
 }
 
-// Reaped is the answer to a reap: the jobs that are pending again, and those that are dead.
+// Reaped is the reply to a reap: the jobs that are pending again, and those that are dead.
 func Reaped(recovered, dead []string) string {
 	bulks := func(ids []string) string {
 		list := make([]string, len(ids))
@@ -61,13 +61,13 @@ func Reaped(recovered, dead []string) string {
 	return Array(bulks(recovered), bulks(dead))
 }
 
-// Stale is the answer to a token that is not the holder's; the verb is the scripts' own word: complete, retry or extend.
+// Stale is the reply to a token that is not the holder's; the verb is the scripts' word: complete, retry or extend.
 func Stale(verb string) string { return "-EMQSTALE " + verb + " token mismatch\r\n" }
 
-// IsError tells whether a reply is an error.
+// IsError reports whether a reply is an error.
 func IsError(reply string) bool { return strings.HasPrefix(reply, "-") }
 
-// Encode writes commands as a client, a replication stream and an append-only file do.
+// Encode encodes commands as in a client's request, a replication stream and an append-only file.
 func Encode(commands ...[]string) string {
 	var b strings.Builder
 	for _, args := range commands {
@@ -133,8 +133,7 @@ func ReadCommand(r *bufio.Reader) ([]string, error) {
 	return args, nil
 }
 
-// Value reads a reply's bytes: strings and errors as string, integers as int64, arrays, sets, maps and pushes as []any,
-// nil as nil.
+// Value parses a reply: strings and errors as string, integers as int64, arrays, sets, maps and pushes as []any, nil as nil.
 func Value(reply string) any {
 	v, rest := value(reply)
 	if rest != "" {

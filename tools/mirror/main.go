@@ -1,10 +1,10 @@
 // mirror writes module/mirror.h: the constants of package commands and the types that cross between C and Go, as C sees
-// them. It is run by go generate; make lint checks that the header is fresh.
+// them. go generate runs it; make lint checks that the header is up to date.
 //
-// An integer constant CamelCase becomes EMQ_CAMEL_CASE, with the name of its type in front unless it has that or its first
-// word already: KeyRow is EMQ_KEY_ROW, Dropped is EMQ_DISPOSITION_DROPPED. A struct becomes emq_name with the same fields; its size and
-// the place of each field are asserted, for the layout must be that of Go. A string becomes emq_bytes, a slice a struct of
-// pointer, length and capacity.
+// An integer constant CamelCase becomes EMQ_CAMEL_CASE, prefixed by the name of its type unless it begins with that or its
+// first word: KeyRow is EMQ_KEY_ROW, Dropped is EMQ_DISPOSITION_DROPPED. A struct becomes emq_name with the same fields; its
+// size and the offset of each field are asserted, because the layout must be that of Go. A string becomes emq_bytes, a slice
+// a struct of pointer, length and capacity.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"unicode"
 )
 
-// The types that cross, and all that they consist of.
+// The types that cross; the types that they consist of follow from them.
 var roots = []string{"Call", "Outcome", "Probe"}
 
 func main() {
@@ -173,7 +173,7 @@ func (g *generator) structure(named *types.Named) {
 	}
 }
 
-// ctype is how C declares a type: what stands before the name and what after it.
+// ctype is how C declares a type: the text before the name, and the text after it.
 func (g *generator) ctype(t types.Type) (before, after string) {
 	switch u := t.Underlying().(type) {
 	case *types.Basic:

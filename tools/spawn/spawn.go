@@ -1,4 +1,4 @@
-// Package spawn starts programs that end with this one, however it ends, where the system can do that.
+// Package spawn starts programs that are killed when this one ends, however it ends, where the system can do that.
 package spawn
 
 import (
@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// The kernel sends a child's death signal when the thread that made it ends, not the process. So all children are made
-// by one thread, which stays.
+// The kernel sends a child's death signal when the thread that started it ends, not the process. So one thread, which never
+// ends, starts all children.
 var (
 	once  sync.Once
 	queue = make(chan request)

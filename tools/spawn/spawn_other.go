@@ -4,7 +4,7 @@ package spawn
 
 import "syscall"
 
-// Attributes: only Linux ties a child's life to its parent's.
+// Attributes are empty: only Linux can kill a child with its parent.
 func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
 
 func loop() {

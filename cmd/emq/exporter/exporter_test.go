@@ -26,10 +26,10 @@ import (
 	"emq/test/wire"
 )
 
-// scraped are the figures of one scrape: by name, and behind it the labels' values in the order of their names.
+// scraped are the figures of one scrape: by name, followed by the labels' values in the order of their names.
 type scraped map[string]float64
 
-// exporter is an exporter as the command makes it, before a server's socket, with the rights of a user.
+// exporter is an exporter as the command makes it, for a server's socket, with the rights of a user.
 func exporter(t *testing.T, s *store.Place, user string, room int, every time.Duration) (scrape func() scraped) {
 	t.Helper()
 	conn := emq.Dial(valkey.ClientOption{InitAddress: []string{s.Addr()}, Username: user, Password: "secret"})
@@ -63,7 +63,7 @@ func exporter(t *testing.T, s *store.Place, user string, room int, every time.Du
 	}
 }
 
-// page is the line of docs/operations.md that makes a user.
+// page is the line of docs/operations.md that creates a user.
 func page(t *testing.T, user string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/operations.md")
@@ -73,7 +73,7 @@ func page(t *testing.T, user string) string {
 	return line
 }
 
-// busy is a server with a queue that has everything that can be shown, and others with less, and the exporter's user.
+// busy is a server with a queue for which every figure is shown, others with fewer, and the exporter's user.
 func busy(t *testing.T) (*store.Place, *wire.Conn) {
 	t.Helper()
 	if os.Getenv("VALKEY_SERVER") == "" || os.Getenv("EMQ_MODULE") == "" {
@@ -98,7 +98,7 @@ func busy(t *testing.T) (*store.Place, *wire.Conn) {
 	return s, c
 }
 
-// What STATS says of a queue is shown as it is, and each number of INFO emq.
+// Each figure of STATS and each number of INFO emq is exported unchanged.
 func TestFigures(t *testing.T) {
 	s, c := busy(t)
 	found := exporter(t, s, "exporter", 10, 0)()
@@ -124,7 +124,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// Whoever scrapes and however often, the server is asked once: one STATS a queue.
+// However many scrapes there are, the server is asked once: one STATS for each queue.
 func TestOneSample(t *testing.T) {
 	s, c := busy(t)
 	for _, q := range []wire.Queue{"b", "c", "d"} {
@@ -141,8 +141,8 @@ func TestOneSample(t *testing.T) {
 	require.Contains(t, c.Do("INFO", "commandstats"), "cmdstat_EMQ.QUEUES:calls=1,")
 }
 
-// The queues that were met first have figures of their own, also when they are idle; all others are one, whose numbers are
-// sums and whose times are those that matter first. So there is no more to show with 250 queues than with three.
+// The queues that were seen first have figures of their own, even when they are idle; all others are exported as one,
+// with sums of numbers and the most urgent times. So there are no more metrics with 250 queues than with three.
 func TestRest(t *testing.T) {
 	s, c := busy(t)
 	scrape := exporter(t, s, "exporter", 2, 0)
@@ -166,7 +166,7 @@ func TestRest(t *testing.T) {
 	require.NotContains(t, found, "emq_queue_completed_total {rest}")
 	require.NotContains(t, found, "emq_queue_jobs q1001 pending")
 
-	// An idle queue is in no list, and keeps its figures and its place.
+	// An idle queue is not listed, but keeps its figures and its place.
 	q := wire.Queue("q1000")
 	require.Equal(t, wire.Claimed("JOB1", "x", 1), c.Do(q.Claim(1000)...))
 	require.Equal(t, wire.Integer(1), c.Do(q.Complete("JOB1", "1")...))
@@ -178,8 +178,8 @@ func TestRest(t *testing.T) {
 	require.Equal(t, 249.0, found["emq_queue_jobs {rest} pending"])
 }
 
-// A queue that somebody broke takes no other queue's figures away; a server that is down is one that is down; and the user
-// of the page can do no more than ask.
+// A broken queue does not affect the others' figures; a server that is down is reported as down; and the page's user
+// can do no more than read.
 func TestTrouble(t *testing.T) {
 	s, c := busy(t)
 	scrape := exporter(t, s, "exporter", 10, 0)
@@ -205,7 +205,7 @@ func TestTrouble(t *testing.T) {
 	require.Equal(t, 1.0, scrape()["emq_up"])
 }
 
-// Each metric that an alert or the dashboard asks for is one that the exporter shows.
+// The exporter has each metric that an alert or the dashboard uses.
 func TestAsked(t *testing.T) {
 	s, _ := busy(t)
 	shown := map[string]bool{}
@@ -243,7 +243,7 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// promtool takes the alerts, and they fire when alerts_test.yml says; and the whole of what is shown is in good form.
+// promtool accepts the alerts, which fire as alerts_test.yml says, and the exporter's output.
 func TestPromtool(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if name := os.Getenv("PROMTOOL"); name != "" {

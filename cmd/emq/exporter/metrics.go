@@ -7,13 +7,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// series is a metric of the exporter's own.
+// series is a metric about queues.
 type series struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	field string  // of STATS
 	scale float64 // of the field's unit to the metric's
-	label string  // the second label's value, if there is one
+	label string  // the value of the second label, if there is one
 }
 
 func (s series) of(value float64, labels ...string) prometheus.Metric {
@@ -33,7 +33,7 @@ var (
 	jobs = prometheus.NewDesc("emq_queue_jobs", "Jobs of the queue by state.", []string{"queue", "state"}, nil)
 )
 
-// perQueue are the figures of a queue, by the fields of STATS.
+// perQueue are the metrics of a queue, by the fields of STATS.
 var perQueue = []series{
 	{jobs, prometheus.GaugeValue, "pending", 1, "pending"},
 	{jobs, prometheus.GaugeValue, "active", 1, "active"},
@@ -62,7 +62,7 @@ func counter(field, name, help string) series {
 	return s
 }
 
-// metrics are the figures of one queue; what is null is left out.
+// metrics are the metrics of one queue; nulls are left out.
 func (f figures) metrics(queue string) []prometheus.Metric {
 	var list []prometheus.Metric
 	for _, s := range perQueue {
@@ -78,13 +78,13 @@ func (f figures) metrics(queue string) []prometheus.Metric {
 	return list
 }
 
-// gauges are the numbers of INFO emq that also go down, or count nothing. All others only grow.
+// gauges are the numbers of INFO emq that can decrease, or do not count. All others only grow.
 var gauges = map[string]bool{
 	"emq_queues_known": true, "emq_queues_bytes": true, "emq_waiting_clients": true, "emq_waiting_queues": true, "emq_pump_lag_ms": true,
 	"emq_version_number": true, "emq_abi_version": true,
 }
 
-// numbers are those of INFO emq: gauges by their names, counters with _total behind.
+// numbers are the metrics for the numbers of INFO emq: gauges by their names, counters with _total appended.
 func numbers(info string) []prometheus.Metric {
 	var list []prometheus.Metric
 	text := map[string]string{}

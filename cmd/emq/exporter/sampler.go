@@ -1,5 +1,5 @@
-// Package exporter shows Prometheus the figures of the queues of one server, and all numbers of its INFO emq. What it
-// shows, and which rights its user needs: docs/operations.md, "In Prometheus".
+// Package exporter exports the figures of the queues of one server, and all numbers of its INFO emq, to Prometheus. See
+// docs/operations.md, "In Prometheus", for the metrics and the rights that its user needs.
 package exporter
 
 import (
@@ -19,38 +19,38 @@ import (
 )
 
 const (
-	// rest is the queue's label where all that have no figures of their own are summed; no queue has a brace in its name.
+	// rest is the label of the sum of all queues without figures of their own; no queue has a brace in its name.
 	rest = "{rest}"
-	// patience bounds a sample: a server that hangs is one that is down.
+	// patience bounds a sample: a server that hangs counts as down.
 	patience = 10 * time.Second
 )
 
-// sampler asks the server at most once in a while, whoever scrapes, and shows the last sample until then.
+// sampler asks the server at most once in an interval, whoever scrapes, and exports the last sample until then.
 type sampler struct {
 	conn   emq.Conn
 	server *operator.Server
 	room   int           // how many queues are named
-	every  time.Duration // how old a sample may be
+	every  time.Duration // the largest age of a sample
 
 	lock sync.Mutex
-	// named are the queues with figures of their own: the first that were met, for good. An idle queue is in no list, and a
-	// counter that went to the rest and back would seem to start anew.
+	// named are the queues with figures of their own: the first that were seen, for good. An idle queue is not listed,
+	// and a counter that moved to the rest and back would seem to be reset.
 	named []string
 	known map[string]bool
 	last  time.Time
 	shown []prometheus.Metric
 }
 
-// New collects the figures of the server at a connection, which it asks at most once in `every`. So many queues have figures of
-// their own; those of all others are summed.
+// New returns a collector for the server at a connection, which it asks at most once in `every`. Up to room queues have
+// figures of their own; all others are summed.
 func New(c emq.Conn, room int, every time.Duration) prometheus.Collector {
 	return &sampler{conn: c, server: operator.New(c), room: room, every: every, known: map[string]bool{}}
 }
 
-// Describe describes nothing: what INFO emq has is the server's to say.
+// Describe describes nothing, because the server decides which fields INFO emq has.
 func (s *sampler) Describe(chan<- *prometheus.Desc) {}
 
-// Collect shows a sample, and takes one if the last is too old. If that fails, emq_up is 0 and the only figure.
+// Collect exports a sample, and takes a new one if the last is too old. If that fails, emq_up is 0 and the only metric.
 func (s *sampler) Collect(out chan<- prometheus.Metric) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -126,7 +126,7 @@ func (s *sampler) stats(ctx context.Context, names []string, each func(name stri
 		case q.Err == nil:
 			each(q.Name, q.All)
 		case errors.As(q.Err, &refusal) && refusal.Class() == "WRONGTYPE":
-			// somebody broke this queue; the others are none the worse
+			// this queue is broken; the others are not affected
 		default:
 			return fmt.Errorf("EMQ.STATS of %s: %w", label(q.Name), q.Err)
 		}
@@ -134,7 +134,7 @@ func (s *sampler) stats(ctx context.Context, names []string, each func(name stri
 	return nil
 }
 
-// label is a queue's name as a label, which has to be UTF-8; a name that is not is shown quoted.
+// label is a queue's name as a label, which must be UTF-8; another name is quoted.
 func label(name string) string {
 	if strings.ToValidUTF8(name, "") != name {
 		return strconv.QuoteToASCII(name)
@@ -142,11 +142,11 @@ func label(name string) string {
 	return name
 }
 
-// figures are what STATS says; a null is not there.
+// figures are the reply of STATS without nulls.
 type figures map[string]int64
 
-// add sums what can be summed: numbers of jobs and clients. Of ages and times it keeps that which matters first. The
-// counters are left out: a queue that is idle is in no list, so their sum would go down.
+// add sums numbers of jobs and clients, and keeps the most urgent of ages and times. The counters are left out: an idle
+// queue is not listed, so their sum would decrease.
 func (f figures) add(g figures) {
 	for _, name := range []string{"pending", "active", "scheduled", "dead", "waiting", "paused"} {
 		f[name] += g[name]

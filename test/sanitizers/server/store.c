@@ -1,4 +1,4 @@
-/* A store in memory, and as many of the server's own commands as the tests use, in the forms in which they use them. */
+/* A store in memory, and the server's own commands that the tests use, in the forms in which they use them. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -95,7 +95,7 @@ size_t place_of(const object *o, bytes name) {
 }
 
 static void insert(object *o, size_t at, item new) {
-    /* A new place each time: who kept a pointer into the old one is found out. */
+    /* A new allocation each time, so that a pointer into the old one is found. */
     item *items = malloc((o->n + 1) * sizeof(item));
     if (at) memcpy(items, o->items, at * sizeof(item));
     if (o->n - at) memcpy(items + at + 1, o->items + at, (o->n - at) * sizeof(item));
@@ -191,7 +191,7 @@ static void put_items(text *t, const object *o) {
     }
 }
 
-/* Everything there is, as test/store/read.lua answers it. */
+/* All data, in the form of the reply of test/store/read.lua. */
 static void put_store(text *t, const store *s) {
     static const char *types[] = {"none", "string", "list", "hash", "set", "zset"};
     size_t n = 0;
@@ -208,7 +208,8 @@ static void put_store(text *t, const store *s) {
     }
 }
 
-/* The key as an object of a type; made if it is absent and to be made. NULL with a reply if it is of another type. */
+/* The key's object, which must have a type; with `create`, a missing one is created. NULL, and a reply, if it has
+ * another type. */
 static object *typed(store *s, int db, bytes name, int type, int create, text *reply) {
     object *o = find(s, db, name);
     if (o && o->type != type) {

@@ -1,16 +1,16 @@
-/* A host for the module that is no Valkey: the module API of module/abi.h over a store in memory, in a process that can
- * be watched by AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer, which a packaged server can not. It is
- * started with a server's arguments and speaks its protocol on a unix socket, so that suites drive it as a server.
+/* A host for the module in the place of Valkey: the module API of module/abi.h over a store in memory, in a process that can run
+ * under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer, as a packaged server can't. It takes a server's
+ * arguments and speaks its protocol on a unix socket, so that suites use it like a server.
  *
- * It is stricter than a server. It ends at once when the module
- *   - answers a command not exactly once, or refuses it after it has written;
- *   - keeps a key, memory or a reply of the API beyond the command, or strings without end;
- *   - writes through a key that it opened for reading, or goes on through a set that changed;
- *   - has a key open where other modules may run, as one is made, or may expire;
- *   - makes a key where one that has expired, and is not gone yet, may stand;
+ * It is stricter than a server. It exits at once when the module
+ *   - does not reply to a command exactly once, or refuses it after a write;
+ *   - keeps a key, memory or a reply of the API after the command, or ever more strings;
+ *   - writes to a key that it opened for reading, or continues the walk of a set that has changed;
+ *   - has a key open where other modules' callbacks may run: when a key is created or may expire;
+ *   - creates a key through a handle opened with NOEXPIRE, where an expired one may still be;
  *   - changes a key without signalling it, or signals one that it did not change;
- *   - answers a client that waits in a way that can't be taken back, or not exactly once when it says that it has;
- *   - propagates anything else than it did: what it propagates is carried out on a second store, which must be equal. */
+ *   - replies to a blocked client in a way that can't be undone, or not exactly once when it reports that it has;
+ *   - propagates anything else than it did: the propagated commands are executed on a second store, which must be equal. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
@@ -29,7 +29,7 @@
 
 #include "stub.h"
 
-/* The types that the module sees from the outside. */
+/* The types that are opaque to the module. */
 struct vm_string {
     bytes b;
     int owners;
@@ -42,8 +42,8 @@ struct vm_key {
     size_t end;
     unsigned seen;  /* the store's changes when the range began */
     int ranging;
-    vm_ctx *by;          /* whose it is */
-    struct vm_key *next; /* that is open */
+    vm_ctx *by;          /* the context that opened it */
+    struct vm_key *next; /* the next open key */
 };
 struct vm_command {
     char *name;
@@ -72,11 +72,11 @@ struct vm_ctx {
     int db;
     int asks_for_keys;
     text reply;
-    long replies; /* that are still to come; arrays add theirs */
+    long replies; /* number of replies still expected; arrays add theirs */
     size_t postponed;
     int refused, wrote;
     const char *verb;
-    struct vm_blocked *blocked; /* whose callback this is, or what the command made */
+    struct vm_blocked *blocked; /* the one whose callback this is, or that the command has made */
 };
 
 typedef struct {
@@ -88,7 +88,7 @@ typedef struct {
 
 /* A client that waits, until the module's last callback for it. */
 struct vm_blocked {
-    client *who; /* NULL: it is gone, or has another answer */
+    client *who; /* NULL: it has disconnected, or got another reply */
     vm_string **argv, *key;
     int argc, db, is_ready, unblocked;
     int64_t due_ms; /* 0: never */
@@ -103,8 +103,7 @@ struct vm_blocked {
 
 enum { MAX_CLIENTS = 64, MAX_COMMANDS = 64, MAX_CHANGED = 4096, MAX_WORDS = 8192, MAX_SETTINGS = 16, MAX_TIMERS = 8 };
 
-/* The module may keep the names of some queues and some decimals; more strings than this it only keeps if it forgets to
- * free them. */
+/* The module may cache the names of some queues and some decimals; if it keeps more strings than this, it leaks them. */
 enum { MAX_KEPT = 640 };
 
 static store data, replica;
@@ -140,7 +139,7 @@ static enum { RIGHTS, NO_RIGHTS, NO_USER } rights;
 static volatile sig_atomic_t stopped;
 static int64_t now_us;
 
-/* What the module has of ours. */
+/* What the module holds of the host's. */
 static struct {
     long strings, keys, blocks, replies, infos;
 } held;
@@ -264,7 +263,7 @@ static vm_info *api_GetServerInfo(vm_ctx *ctx, const char *section) {
     return info;
 }
 
-/* RENAME, which the stub does not have, is called all the time. */
+/* Pretends that RENAME, which the stub does not have, is called all the time. */
 static const char *api_ServerInfoGetFieldC(vm_info *info, const char *field) {
     static char stats[32];
     if (!strcmp(field, "cmdstat_rename")) {
@@ -343,7 +342,7 @@ static int api_RegisterNumericConfig(vm_ctx *ctx, const char *name, long long st
     return VM_OK;
 }
 
-/* What the command line says of a setting, or what it starts with. */
+/* The value of a setting on the command line, or its default. */
 static long long wanted(int setting) {
     for (char **word = command_line; *word; word++)
         if (word[1] && !strncmp(*word, "--emq.", 6) && !strcmp(*word + 6, settings[setting].name)) return atoll(word[1]);
@@ -372,7 +371,7 @@ static vm_command *api_GetCommand(vm_ctx *ctx, const char *name) {
     return NULL;
 }
 
-/* Reads all that it is given, as a server does to copy it. */
+/* Reads all of the info, as a server does to copy it. */
 static int api_SetCommandInfo(vm_command *command, const vm_command_info *info) {
     size_t n = strlen(info->summary) + strlen(info->complexity) + strlen(info->since) + (info->tips ? strlen(info->tips) : 0);
     int args = 0, specs = 0;
@@ -419,7 +418,7 @@ static vm_reply *add_bytes(vm_reply *list, bytes b) {
     return r;
 }
 
-/* Whether a name is what a pattern asks for: characters, each of which may have a backslash before it, and a star. */
+/* Whether a name matches a pattern: characters, which may be escaped by backslashes, and a star. */
 static int matches(bytes pattern, bytes name) {
     size_t at = 0;
     for (size_t i = 0; i < pattern.n; i++, at++) {
@@ -431,7 +430,7 @@ static int matches(bytes pattern, bytes name) {
     return at == name.n;
 }
 
-/* SCAN cursor MATCH pattern COUNT n, and ZSCAN key cursor COUNT n. The cursor is how many there were before. */
+/* SCAN cursor MATCH pattern COUNT n, and ZSCAN key cursor COUNT n. The cursor is the number of elements before. */
 static vm_reply *scan(int db, const bytes *argv, int argc) {
     int rows = !strcmp(argv[0].p, "SCAN");
     unsigned long from = strtoul(argv[rows ? 1 : 2].p, NULL, 10), at = 0;
@@ -465,7 +464,7 @@ static void note_change(bytes name) {
     changed[num_changed++].signalled = 0;
 }
 
-/* Collects the words of a format; returns how many. What is not a word is a modifier. */
+/* Collects the words of a format; returns their number. Other letters are modifiers. */
 static int words(bytes *to, const char *format, va_list args, int *as_user) {
     int n = 1;
     for (; *format; format++) {
@@ -534,12 +533,12 @@ static int api_CallReplyType(vm_reply *r) { return r->type; }
 static const char *api_CallReplyStringPtr(vm_reply *r, size_t *n) { *n = r->b.n; return r->b.p; }
 static vm_reply *api_CallReplyArrayElement(vm_reply *r, size_t i) { return i < r->n ? r->element[i] : NULL; }
 
-/* ---- Callbacks of the module that are no command ---- */
+/* ---- Callbacks of the module other than commands ---- */
 
 static vm_ctx *running;
 
-/* Opens and closes a call of the module that no client asked for. What it allocates it may keep, and a timer some
- * strings, as a verb; all else it gives back. */
+/* Begin and end a call of the module without a client. It may keep memory, and a timer some strings, as a verb may; all
+ * else it must free. */
 typedef struct {
     vm_ctx ctx, *was;
     long blocks, strings, keys, replies, may_keep;
@@ -552,7 +551,7 @@ static vm_ctx *enter(visit *v, int db) {
 }
 
 static void leave(visit *v, const char *what) {
-    long kept = v->was ? 0 : held.strings - strings_loaded; /* a verb that it interrupts holds what it needs */
+    long kept = v->was ? 0 : held.strings - strings_loaded; /* a verb that is interrupted holds what it needs */
     if (held.strings - v->strings > v->may_keep || kept > MAX_KEPT || held.keys != v->keys || held.replies != v->replies || held.infos)
         fault("a callback for %s keeps %ld strings, %ld keys, %ld replies", what, held.strings - v->strings,
               held.keys - v->keys, held.replies - v->replies);
@@ -594,7 +593,7 @@ static void set_clock(void) {
     now_us = (int64_t)t.tv_sec * 1000000 + t.tv_usec;
 }
 
-static client clients[MAX_CLIENTS], *current; /* whose command runs */
+static client clients[MAX_CLIENTS], *current; /* the one whose command runs */
 static vm_blocked *all_blocked, *first_ready, **last_ready = &first_ready, *first_done, **last_done = &first_done;
 
 /* What must hold after each call of the module that may write. */
@@ -641,7 +640,7 @@ static int api_ACLAddLogEntryByUserName(vm_ctx *ctx, vm_string *user, vm_string 
     return VM_OK;
 }
 
-/* A signal twice is one. */
+/* A second signal before the first is handled has no effect. */
 static void api_SignalKeyAsReady(vm_ctx *ctx, vm_string *key) {
     for (vm_blocked *b = all_blocked; b; b = b->next) {
         if (!b->who || b->db != ctx->db || !same(b->key->b, key->b)) continue;
@@ -687,7 +686,7 @@ static void send_to(client *c, const text *t) {
     }
 }
 
-/* The module has no more to say; its last callback comes before the event loop sleeps. */
+/* The module is done with the client; its last callback comes before the event loop sleeps. */
 static void set_done(vm_blocked *b) {
     if (b->unblocked) return;
     b->unblocked = 1;
@@ -696,7 +695,7 @@ static void set_done(vm_blocked *b) {
     last_done = &b->next_done;
 }
 
-/* The client is gone or was told something else. */
+/* The client has disconnected, or got another reply. */
 static void disconnect(client *c) {
     vm_blocked *b = c->blocked;
     if (!b) return;
@@ -728,7 +727,7 @@ static void time_out(client *c) {
     disconnect(c);
 }
 
-/* Calls those that were signalled, in that order; before any other client's command. */
+/* Calls on_ready for those that were signalled, in that order, before any other client's command. */
 static void serve_ready(void) {
     while (!in_exec && first_ready) {
         vm_blocked *b = first_ready;
@@ -751,7 +750,7 @@ static void serve_ready(void) {
 
 static void hear_rest(client *c);
 
-/* The last callbacks, and the answers. */
+/* Makes the last callbacks, and sends the replies. */
 static void free_done(void) {
     while (first_done) {
         vm_blocked *b = first_done, **at = &all_blocked;
@@ -829,7 +828,7 @@ static int api_StopTimer(vm_ctx *ctx, uint64_t timer, void **with) {
 
 static int api_AvoidReplicaTraffic(void) { return is_paused; }
 
-/* Runs what is due, and says in how many ms the next one is; at most `most`. */
+/* Runs due timers, and returns in how many ms the next one is due, at most `most`. */
 static int run_timers(int most) {
     for (int i = 0; i < MAX_TIMERS; i++) {
         if (!timers[i].run || timers[i].due_ms > coarse_ms()) continue;
@@ -855,7 +854,7 @@ static object *at(vm_key *key) { return find(&data, key->db, key->name); }
 
 static vm_key *open_keys;
 
-/* What goes away through one of two handles is still looked at when the other is closed. */
+/* A key that is written must have only one handle: if the write removes the key, closing another would still use it. */
 static void alone(const vm_key *key) {
     for (const vm_key *other = open_keys; other; other = other->next)
         if (other != key && other->by == running && same(other->name, key->name))
@@ -981,7 +980,7 @@ static int api_ZsetScore(vm_key *key, vm_string *member, double *score) {
     return VM_OK;
 }
 
-/* The object that a range goes over, as it was when the range began. */
+/* The object that a range walks, which must be as it was when the range began. */
 static object *range_of(vm_key *key) {
     if (!key->ranging || key->seen != changes) fault("a range over a set that has changed, or none");
     return at(key);
@@ -1014,7 +1013,7 @@ static int api_ZsetRangeNext(vm_key *key) {
 
 static void api_ZsetRangeStop(vm_key *key) { key->ranging = 0; }
 
-/* ---- Users: the one that there is may do all, or nothing ---- */
+/* ---- Users: there is only one, who may do everything or nothing ---- */
 
 static vm_string *api_GetCurrentUserName(vm_ctx *ctx) {
     (void)ctx;
@@ -1039,7 +1038,7 @@ struct vm_dict {
 };
 struct vm_dict_iterator {
     const vm_dict *dict;
-    bytes after; /* the key of the last entry, or what it began with */
+    bytes after; /* the key of the last entry, or where it began */
     int at_start, inclusive;
 };
 
@@ -1188,7 +1187,7 @@ static int api_ReplyWithLongLong(vm_ctx *ctx, long long n) { put(&ctx->reply, ":
 static int api_ReplyWithString(vm_ctx *ctx, vm_string *s) { put_bulk(&ctx->reply, s->b); ctx->replies--; return VM_OK; }
 static int api_ReplyWithSimpleString(vm_ctx *ctx, const char *s) { put(&ctx->reply, "+%s\r\n", s); ctx->replies--; return VM_OK; }
 
-/* An array whose length comes at its end begins with a place for it. */
+/* An array with a postponed length begins with a placeholder for it. */
 static int api_ReplyWithArray(vm_ctx *ctx, long n) {
     if (n == VM_POSTPONED_LEN) {
         ctx->postponed = ctx->reply.n;
@@ -1238,7 +1237,7 @@ static void run_verb(vm_command *command, int db, const bytes *argv, int argc, t
         ctx.blocked->argv = strings;
         ctx.blocked->argc = argc;
         held.strings -= argc;
-        held.blocks = blocks_held; /* it keeps what it needs to wait */
+        held.blocks = blocks_held; /* it keeps what it needs for the blocked client */
         ctx.replies--;
     } else {
         free(strings);
@@ -1278,7 +1277,7 @@ static void change_role(int to) {
     tell(on_role, VM_EVENT_ROLE_CHANGED, 0, NULL, "a role");
 }
 
-/* CONFIG GET and SET of the module's own settings. 0 if it is none of them. */
+/* CONFIG GET and SET of the module's own settings. 0 for another setting. */
 static int configure(const bytes *argv, int argc, text *reply) {
     for (int i = 0; i < num_settings && argc > 2; i++) {
         char name[128];
@@ -1306,8 +1305,8 @@ static int configure(const bytes *argv, int argc, text *reply) {
     return 0;
 }
 
-/* What only the stub has: STUB RIGHTS all|none|nouser (may the caller claim the identity?); STUB OVERRUN reads one byte
- * too far and STUB LEAK forgets some memory, to show that it would be found. */
+/* Commands of the stub alone: STUB RIGHTS all|none|nouser (may the caller claim the identity?); STUB OVERRUN reads one
+ * byte too far and STUB LEAK leaks some memory, to show that this is found. */
 static void stub_command(const bytes *argv, int argc, text *reply) {
     if (argc == 3 && is(argv[1], "RIGHTS")) rights = is(argv[2], "none") ? NO_RIGHTS : is(argv[2], "nouser") ? NO_USER : RIGHTS;
     if (argc == 2 && is(argv[1], "OVERRUN")) {
@@ -1337,8 +1336,8 @@ static void unblock(client *c) {
     disconnect(c);
 }
 
-/* CLIENT ID; CLIENT BLOCKED, which only the stub has, says how many are; CLIENT PAUSE and UNPAUSE are of writes; CLIENT
- * UNBLOCK id [ERROR]; CLIENT KILL ID id. */
+/* CLIENT ID; CLIENT BLOCKED, the stub's own, replies with the number of blocked clients; CLIENT PAUSE and UNPAUSE, for
+ * writes; CLIENT UNBLOCK id [ERROR]; CLIENT KILL ID id. */
 static void client_command(const bytes *argv, int argc, text *reply) {
     if (is(argv[1], "ID")) {
         put(reply, ":%llu\r\n", current->id);
@@ -1366,7 +1365,7 @@ static void run(int *db, const bytes *argv, int argc, text *reply) {
     vm_command *command = command_of(argv[0]);
     if (is(argv[0], "CLIENT") && argc > 1) {
         client_command(argv, argc, reply);
-    } else if (is(argv[0], "MULTI") || is(argv[0], "EXEC")) { /* what lies between is carried out, and nobody served */
+    } else if (is(argv[0], "MULTI") || is(argv[0], "EXEC")) { /* commands between them are executed at once, and no waiting client is served */
         in_exec = is(argv[0], "MULTI");
         put(reply, "+OK\r\n");
     } else if (command) {
@@ -1419,7 +1418,7 @@ static int read_number(const text *in, size_t *at, long *n) {
     return 0;
 }
 
-/* Runs the first whole request of what has come, and takes it off. 0 if there is none. */
+/* Runs the first complete request in the buffer, and removes it. 0 if there is none. */
 static int serve(client *c, text *reply) {
     bytes argv[MAX_WORDS];
     size_t at = 0;
@@ -1451,7 +1450,7 @@ static int serve(client *c, text *reply) {
     return whole;
 }
 
-/* Serves what a client has sent. 0 if it is gone. */
+/* Serves a client's requests. 0 if it has disconnected. */
 static int hear(client *c) {
     char buffer[65536];
     ssize_t n = read(c->fd, buffer, sizeof(buffer));
@@ -1472,7 +1471,7 @@ static void hear_rest(client *c) {
     free(reply.p);
 }
 
-/* What comes before the event loop sleeps: times that are over, those that were signalled, the answers. */
+/* What is done before the event loop sleeps: timeouts, signalled clients, replies. */
 static void see_to_blocked(void) {
     if (in_exec) return;
     for (client *c = clients; c < clients + MAX_CLIENTS; c++)
@@ -1483,7 +1482,7 @@ static void see_to_blocked(void) {
     }
 }
 
-/* In how many ms the next client's time is over; at most `most`. */
+/* In how many ms the next client times out, at most `most`. */
 static int next_timeout(int most) {
     for (client *c = clients; c < clients + MAX_CLIENTS; c++) {
         int64_t left = c->fd >= 0 && c->blocked && c->blocked->due_ms ? c->blocked->due_ms - coarse_ms() : most;
@@ -1543,7 +1542,7 @@ static void load(const char *path, char **args, int num_args) {
     if (!on_unload) fault("no OnUnload");
 }
 
-/* So many queues and other keys in three databases: what a module finds that is loaded at run time. */
+/* Makes n queues and other keys in three databases, for a module that is loaded at run time. */
 static void preload(int n) {
     for (int i = 0; i < n; i++) {
         char name[64];
@@ -1554,7 +1553,7 @@ static void preload(int n) {
     }
 }
 
-/* The end of a server, which unloads its modules and warns of those that it can't. */
+/* The shutdown of a server, which unloads its modules and warns of those that it can't unload. */
 static void unload(void) {
     visit v;
     vm_ctx *ctx = enter(&v, 0);
@@ -1595,5 +1594,5 @@ int main(int argc, char **argv) {
         flush(&data, db);
         flush(&replica, db);
     }
-    return 0; /* and the leaks are looked for */
+    return 0; /* then LeakSanitizer checks */
 }

@@ -35,7 +35,7 @@ typedef struct {
     object *db[DATABASES];
 } store;
 
-/* Hears of each key that comes into being. */
+/* Called for each key that is created. */
 extern void (*on_make)(store *s, int db, bytes name);
 
 object *find(store *s, int db, bytes name);
@@ -48,7 +48,7 @@ int equal(const store *a, const store *b);
 size_t place_of(const object *o, bytes name);
 int put_field(object *o, bytes field, bytes value);      /* 1 if it is new */
 int put_member(object *o, bytes member, double score);   /* 1 if it is new, 2 if the score changed, 0 */
-int take_out(store *s, int db, object *o, bytes name);   /* 1 if it was there; an empty key goes away */
+int take_out(store *s, int db, object *o, bytes name);   /* 1 if it existed; an empty key is removed */
 
 /* Text that grows: replies. */
 typedef struct {
@@ -58,10 +58,10 @@ typedef struct {
 void put(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void put_bulk(text *t, bytes b);
 
-/* Runs one of the server's own commands; 0 if it is none that the stub has. */
+/* Runs one of the server's own commands; 0 if the stub does not have it. */
 int plain(store *s, int *db, const bytes *argv, int argc, text *reply);
 
-/* Ends the host: the module has done what it must not. */
+/* Exits, because the module has broken a rule. */
 _Noreturn void fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

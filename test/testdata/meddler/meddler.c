@@ -1,10 +1,10 @@
-/* A module that writes from inside a keyspace event, which the server discourages but does not prevent, or at the end of
- * a flush: that is the event `flushed`, of whatever key.
+/* A module that writes from a keyspace event, which the server discourages but does not prevent, or at the end of a flush, for
+ * which the event is `flushed` with any key.
  *
  *   MEDDLER.ON event key command [arg ...]   runs the command the next time that this event is sent for this key
- *   MEDDLER.LEFT                             tells whether it still waits for that
+ *   MEDDLER.LEFT                             whether it still waits for that
  *
- * It declares the few functions that it uses itself: their names and types are the server's module ABI. */
+ * It declares the few functions that it uses: their names and types are the server's module ABI. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static int is_awaited(const char *event) { return num_words && !strcmp(StringPtr
 
 static void run(Ctx *ctx) {
     int n = num_words;
-    num_words = 0; /* once, and not from within itself */
+    num_words = 0; /* only once, and not for its own writes */
     Reply *reply = Call(ctx, StringPtrLen(words[3], NULL), "!v", words + 4, (size_t)(n - 4));
     if (reply) FreeCallReply(reply);
     for (int i = 0; i < n; i++) FreeString(NULL, words[i]);

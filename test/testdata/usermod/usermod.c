@@ -1,9 +1,9 @@
-/* A module that runs a command from a timer, where no client and so no user stands behind it.
+/* A module that runs a command from a timer, without a client and so without a user.
  *
  *   USERMOD.LATER reply-key command [arg ...]   runs the command a millisecond later and keeps its reply, as the
  *                                               bytes of RESP2, under reply-key
  *
- * It declares the few functions that it uses itself: their names and types are the server's module ABI. */
+ * It declares the few functions that it uses: their names and types are the server's module ABI. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>

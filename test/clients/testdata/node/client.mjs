@@ -1,5 +1,5 @@
-// client.mjs LIBRARY DEED HOST PORT USER: does one thing with a client of Node's and says in a line of JSON what the
-// program that uses the client gets to see.
+// client.mjs LIBRARY DEED HOST PORT USER: does one deed with a client for Node, and prints as a line of JSON what the program that
+// uses the client sees.
 import { once } from 'node:events';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
@@ -10,7 +10,7 @@ const base = 'emq:{mail}:', id = 'JOB00000000001';
 const claim = ['EMQ.CLAIM', '2', base + 'pending', base + 'active', base + 'job:', '30000'];
 const enqueue = ['EMQ.ENQUEUE', '2', base + 'job:' + id, base + 'pending', id, 'hello'];
 const wait = block => ['EMQ.BCLAIM', '30000', String(block), base];
-const right = deed.endsWith(' right'); // set up as the page says for calls that wait
+const right = deed.endsWith(' right'); // with the page's settings for calls that wait
 const complete = (id, token) => ['EMQ.COMPLETE', '2', base + 'active', base + 'job:' + id, id, String(token), base];
 
 const hex = job => job.length ? [String(job[0]), Buffer.from(job[1]).toString('hex'), job[2]] : job;
@@ -71,7 +71,7 @@ async function io(name) {
   };
 }
 
-// The test says when to go on, and when it is over. Until then lasts what it may see of a claim that waits.
+// The test says when to go on, and when it is over. Until then the waiting claim is kept, so that the test can look at it.
 const lines = createInterface({ input: process.stdin }), next = once(lines, 'line'), over = once(lines, 'close');
 async function waits(call) {
   const { reply, error } = await outcome(() => call);
@@ -98,7 +98,7 @@ const deeds = {
   'enqueue prefixed': async c => [await c.db.set('known', 'x'), await c.do(enqueue)],
   claim: c => c.do(claim),
   'claim once': c => c.do(claim),
-  // Whether the call ever ends: once the client is connected anew and has had another answer, it would have.
+  // Whether the call ever ends: it would have after the client has reconnected and got another reply.
   async 'claim unresent'(c) {
     let ends;
     c.do(claim).then(() => ends = 'reply', () => ends = 'error');

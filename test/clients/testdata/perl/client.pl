@@ -1,5 +1,5 @@
-# client.pl DEED HOST PORT USER: does one thing with Redis::Fast and says in a line of JSON what the program that
-# uses the client gets to see.
+# client.pl DEED HOST PORT USER: does one deed with Redis::Fast, and prints as a line of JSON what the program that
+# uses the client sees.
 use strict;
 use warnings;
 use JSON::PP;
@@ -14,7 +14,7 @@ sub complete { my ($id, $token) = @_; ('EMQ.COMPLETE', 2, $base . 'active', $bas
 # A command whose name the client does not know is a method of that name.
 sub call { my ($db, $name, @args) = @_; $db->$name(@args) }
 
-# What the test may see of a claim that waits lasts until the test is over.
+# Keeps a waiting claim until the test is over, so that the test can look at it.
 sub waits {
 	my ($db, $block) = @_;
 	my $reply = eval { call($db, 'EMQ.BCLAIM', 30000, $block, $base) };

@@ -1,6 +1,6 @@
 <?php
-// client.php DEED HOST PORT USER: does one thing with phpredis and says in a line of JSON what the program that
-// uses the client gets to see.
+// client.php DEED HOST PORT USER: does one deed with phpredis, and prints as a line of JSON what the program that
+// uses the client sees.
 [, $deed, $host, $port, $user] = $argv + array_fill(0, 5, '');
 $base = 'emq:{mail}:';
 $id = 'JOB00000000001';
@@ -12,7 +12,7 @@ $queued = function ($db) use ($claim, $complete, $id) {
 	$db->rawCommand(...$complete($id, 99));
 	return $db->exec();
 };
-// What the test may see of a claim that waits lasts until the test is over.
+// Keeps a waiting claim until the test is over, so that the test can look at it.
 $waits = function ($db, $block) use ($base) {
 	try {
 		return $db->rawCommand('EMQ.BCLAIM', 30000, $block, $base);
@@ -72,7 +72,7 @@ try {
 		if ($deed === 'wait given up' || $deed === 'wait shifted') {
 			$db->setOption(Redis::OPT_READ_TIMEOUT, 0.5);
 		}
-		if (str_ends_with($deed, ' right')) { // set up as the page says for calls that wait
+		if (str_ends_with($deed, ' right')) { // with the page's settings for calls that wait
 			$db->setOption(Redis::OPT_READ_TIMEOUT, -1);
 		}
 		$said = ['reply' => $deeds[preg_replace('/ right$/', '', $deed)]($db)];

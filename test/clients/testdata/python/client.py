@@ -11,7 +11,7 @@ module = importlib.import_module(library)
 base, id = "emq:{mail}:", "JOB00000000001"
 claim = ("EMQ.CLAIM", 2, base + "pending", base + "active", base + "job:", 30000)
 enqueue = ("EMQ.ENQUEUE", 2, f"{base}job:{id}", base + "pending", id, "hello")
-right = deed.endswith(" right")  # set up as the page says for calls that wait
+right = deed.endswith(" right")  # with the page's settings for calls that wait
 stale = ("EMQ.COMPLETE", 2, base + "active", f"{base}job:{id}", id, 99, base)
 
 

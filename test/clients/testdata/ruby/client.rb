@@ -1,5 +1,5 @@
-# client.rb DEED HOST PORT USER: does one thing with redis-rb and says in a line of JSON what the program that
-# uses the client gets to see.
+# client.rb DEED HOST PORT USER: does one deed with redis-rb, and prints as a line of JSON what the program that
+# uses the client sees.
 require "json"
 require "redis"
 
@@ -24,7 +24,7 @@ def life(db)
   [created, job, db.call("EMQ.COMPLETE", 2, BASE + "active", BASE + "job:" + id, id, token, BASE), db.call(*CLAIM)]
 end
 
-# What the test may see of a claim that waits lasts until the test is over.
+# Keeps a waiting claim until the test is over, so that the test can look at it.
 def waits(db, block)
   db.call("EMQ.BCLAIM", 30000, block, BASE)
 ensure
@@ -60,7 +60,7 @@ DEEDS = {
 
 settings = { host: host, port: port.to_i }
 settings.update(username: user, password: "secret") unless user.to_s.empty?
-right = deed.end_with?(" right") # set up as the page says for calls that wait
+right = deed.end_with?(" right") # with the page's settings for calls that wait
 settings[:reconnect_attempts] = 0 if right || deed == "claim once"
 settings[:timeout] = 22 if right
 settings[:timeout] = 0.5 if deed == "wait given up"
