@@ -26,7 +26,7 @@ export interface ClientOptions {
 /** The servers of some queues: valkey://host:6379/0, with ?addr=host:port for each further one, and &master_set=name if they are Sentinels; or a client whose settings are taken. */
 export class Client {
   constructor(where: string | RedisLike, options?: ClientOptions);
-  /** Ends the connection, so that the process can end. */
+  /** Ends the connection, which is made anew when it is needed. While it is idle it doesn't keep the process alive. */
   close(): void;
 }
 
@@ -134,7 +134,7 @@ export class Worker {
     grace?: number;
     /** How long one claim waits in the server; 4 s by default. */
     block?: number;
-    /** Whether SIGINT and SIGTERM stop it; they do by default. */
+    /** Whether SIGINT and SIGTERM stop it, and a second one ends the process; they do by default. */
     signals?: boolean;
     logger?: Logger;
   });

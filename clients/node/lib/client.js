@@ -1,6 +1,7 @@
 // Where the servers are, and connections to them on which nothing is ever sent twice unseen: ioredis and iovalkey send a
 // command again whose answer was lost, unless their connection is never made anew.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { inspect } from 'node:util';
 import { Refused, Unreachable } from './errors.js';
 
 /** How long an answer may take; one that waits in the server has its waiting time besides. */
@@ -28,6 +29,7 @@ export class Client {
     if (typeof where === 'string') {
       this.servers = parse(where);
     } else {
+      if (typeof where?.duplicate !== 'function') throw new TypeError(`neither the URL of a server nor a client of ioredis or iovalkey: ${inspect(where)}`);
       this.servers = [{}];
       this.#make = settings => where.duplicate(settings);
     }
@@ -80,7 +82,7 @@ export class Client {
     }
   }
 
-  /** Ends the connection, so that the process can end. */
+  /** Ends the connection, which is made anew when it is needed. While it is idle it doesn't keep the process alive. */
   close() {
     this.#link?.close();
     this.#link = null;
@@ -89,18 +91,18 @@ export class Client {
 
 function parse(url) {
   const parts = /^(valkeys?|rediss?|unix):\/\/(?:([^:@/]*)(?::([^@/]*))?@)?([^/?]*)([^?]*)(?:\?(.*))?$/.exec(url);
-  if (!parts) throw new TypeError(`no URL of a server: ${url}`);
+  if (!parts) throw new TypeError('no URL of a server: it begins with valkey://, valkeys://, redis://, rediss:// or unix://');
   const [, scheme, user, password, hosts, path, query] = parts, options = new URLSearchParams(query), name = options.get('master_set');
   const settings = {
     db: Number(options.get('db') ?? (scheme === 'unix' ? 0 : path.slice(1) || 0)),
     ...user && { username: decodeURIComponent(user) }, ...password && { password: decodeURIComponent(password) },
     ...scheme.endsWith('s') && scheme !== 'redis' && { tls: {} },
   };
-  if (!Number.isInteger(settings.db)) throw new TypeError(`no URL of a server: ${url}`);
+  if (!Number.isInteger(settings.db)) throw new TypeError(`no URL of a server: ${inspect(path)} is no number of a database`);
   if (scheme === 'unix') return [{ ...settings, path: decodeURIComponent(path) }];
   const servers = [hosts, ...options.getAll('addr')].map(text => {
     const [, host, port] = /^(\[.*\]|[^:]*)(?::(\d+))?$/.exec(text) ?? [];
-    if (host === undefined) throw new TypeError(`no URL of a server: ${url}`);
+    if (host === undefined) throw new TypeError(`no URL of a server: ${inspect(text)} is no host and port`);
     return { host: host.replace(/^\[|\]$/g, '') || '127.0.0.1', port: Number(port ?? (name ? 26379 : 6379)) };
   });
   return name ? [{ ...settings, sentinels: servers, name }] : servers.map(server => ({ ...settings, ...server }));
@@ -117,7 +119,9 @@ export class Lost extends Error {
 /** How long to wait before the next try: longer each time, up to a second, and never in step with others. */
 export class Pause {
   #most = 25;
+  begun = false;
   next() {
+    this.begun = true;
     this.#most = Math.min(this.#most * 2, 1000);
     return this.#most * (1 + Math.random()) / 2;
   }
@@ -129,6 +133,7 @@ export class Link {
   #client;
   #ready = null;
   #redis = null;
+  #calls = 0; // that wait for an answer; without any, the connection does not keep the process alive
   id = null; // the server's; null without the right to ask
 
   constructor(client) { this.#client = client; }
@@ -143,6 +148,7 @@ export class Link {
       if (e instanceof Refused) return commands.map(() => e);
       throw new Lost(e, false);
     }
+    if (this.#redis === redis && !this.#calls++) redis.stream.ref();
     together(redis.stream);
     const answers = commands.map(command => redis.callBuffer(...command)
       .catch(e => { if (e.name === 'ReplyError') return Refused.of(e.message); throw e; }));
@@ -151,6 +157,8 @@ export class Link {
     } catch (e) {
       if (this.#redis === redis) this.close();
       throw new Lost(e, true);
+    } finally {
+      if (this.#redis === redis && !--this.#calls) redis.stream.unref();
     }
   }
 
@@ -173,6 +181,7 @@ export class Link {
   close() {
     this.#redis?.disconnect();
     this.#redis = this.#ready = this.id = null;
+    this.#calls = 0;
   }
 }
 

@@ -1,5 +1,6 @@
 // Canonical ids: JOB and 11 base-62 digits of a 63-bit snowflake, of which the bits from 22 up are ms since 2024-01-01 UTC.
 import { randomInt } from 'node:crypto';
+import { inspect } from 'node:util';
 
 const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const since = 1704067200000, end = 1n << 63n;
@@ -19,7 +20,7 @@ export function mint() {
 
 /** Throws unless the id is canonical; returns it. */
 export function check(id) {
-  if (number(id) === null) throw new TypeError(`no canonical job id: ${id}; it is JOB and 11 digits 0-9, A-Z, a-z of a number below 2^63`);
+  if (number(id) === null) throw new TypeError(`no canonical job id: ${inspect(id)}; it is JOB and 11 digits 0-9, A-Z, a-z of a number below 2^63`);
   return id;
 }
 

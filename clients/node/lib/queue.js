@@ -1,4 +1,5 @@
 // A queue, and what is said about it.
+import { inspect } from 'node:util';
 import { Client } from './client.js';
 import * as ids from './ids.js';
 
@@ -9,8 +10,9 @@ const MOST = 2 ** 52 - 1;
 /** Values as JSON in UTF-8, which every language reads. */
 export const JSONs = {
   encode(value) {
+    if (typeof value?.then === 'function') throw new TypeError('the value is a promise: await it'); // as JSON it is {}
     const text = JSON.stringify(value);
-    if (text === undefined) throw new TypeError(`no JSON: ${value}`);
+    if (text === undefined) throw new TypeError(`no JSON: ${inspect(value)}`);
     return Buffer.from(text);
   },
   decode: payload => JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(payload)),
@@ -36,12 +38,17 @@ export function exponential({ first = 1000, most = 3_600_000, factor = 2 } = {})
  */
 export class Queue {
   constructor(client, name, { codec = JSONs, lease = 30_000, failures = 25, backoff = exponential() } = {}) {
-    if (!name || /[{}\0]/.test(name)) throw new TypeError(`no name of a queue: ${name}; it is not empty and has no braces and no NUL`);
+    if (typeof name !== 'string' || !name || /[{}\0]/.test(name)) {
+      throw new TypeError(`no name of a queue: ${inspect(name)}; it is a string, not empty, without braces and NUL`);
+    }
+    if (typeof codec?.encode !== 'function' || typeof codec.decode !== 'function') throw new TypeError(`no codec: ${inspect(codec)}; it has encode and decode`);
+    if (typeof backoff !== 'function') throw new TypeError(`no backoff: ${inspect(backoff)}; it is a function of a job, such as emq.exponential()`);
+    if (!ms(lease)) throw new RangeError(`no lease: ${lease} ms`);
     if (!Number.isInteger(failures) || failures < 1) throw new RangeError(`failures must be at least 1, not ${failures}`);
     this.client = client instanceof Client ? client : new Client(client);
     this.name = name;
     this.codec = codec;
-    this.lease = Math.max(1, ms(lease));
+    this.lease = ms(lease);
     this.failures = failures;
     this.backoff = backoff;
     this.base = `emq:{${name}}:`;
@@ -139,13 +146,16 @@ export class Queue {
 /** A time as the verbs take it. */
 export function ms(time) {
   const n = Math.round(Number(time));
-  if (!(n >= 0 && n <= MOST)) throw new RangeError(`no time: ${time} ms`);
+  if (!(n >= 0 && n <= MOST)) throw new RangeError(`no time in ms: ${inspect(time)}`);
   return n;
 }
 
 // An id is a string of ours and bytes to the server: one character for each byte, whoever made it.
 export const name = id => id.toString('latin1');
-export const bytes = id => Buffer.from(id, 'latin1');
+export function bytes(id) {
+  if (typeof id !== 'string') throw new TypeError(`no job id: ${inspect(id)}`);
+  return Buffer.from(id, 'latin1');
+}
 
 function due(delay, at) {
   if (delay !== undefined && at !== undefined) throw new TypeError('either delay or at');
@@ -153,6 +163,7 @@ function due(delay, at) {
 }
 
 async function* batches(values) {
+  if (typeof values === 'string') throw new TypeError('values are an iterable of values, not a string'); // whose letters would do
   let batch = [];
   for await (const value of values) {
     if (batch.push(value) === BATCH) {

@@ -1,9 +1,10 @@
 // A worker: claims jobs when a handler is free, keeps their leases, and tells the server how they ended.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { inspect } from 'node:util';
 import { ANSWER, Client, Link, Lost, Pause } from './client.js';
 import { Cancelled, Dead, Drop, Fence, LeaseLost, Refused, RetryIn, Snooze, Stopping, TimedOut } from './errors.js';
 import * as ids from './ids.js';
-import { BATCH, bytes, ms, name } from './queue.js';
+import { BATCH, bytes, ms, name, Queue } from './queue.js';
 
 const MOMENT = 1000; // what a handler that was told to end has for it
 const REASON = 4096; // bytes of a reason that are kept
@@ -33,11 +34,12 @@ class Job {
   }
 }
 
+const of = job => `${job.queue.name} ${job.id}`;
 const until = job => job.held.since + job.queue.lease;
 
 /**
  * `grace` is how long running handlers have once the worker stops, `block` how long one claim waits in the server. SIGINT and SIGTERM stop
- * it, unless `signals` is false. `logger` has info, warn and error.
+ * it, unless `signals` is false, and a second one ends the process. `logger` has info, warn and error.
  */
 export class Worker {
   #handles = [];
@@ -61,7 +63,10 @@ export class Worker {
    */
   handle(queue, handler, { concurrency = 10, timeout } = {}) {
     if (!(Number.isInteger(concurrency) && concurrency >= 1)) throw new RangeError(`concurrency must be at least 1, not ${concurrency}`);
-    this.#handles.push({ queue, handler, free: concurrency, timeout, freed: null });
+    if (!(queue instanceof Queue)) throw new TypeError(`no queue: ${inspect(queue)}`);
+    if (typeof handler !== 'function') throw new TypeError(`no handler: ${inspect(handler)}; it is a function of a job`);
+    if (this.#handles.some(h => h.queue.base === queue.base)) throw new TypeError(`queue ${inspect(queue.name)} has a handler already`);
+    this.#handles.push({ queue, handler, free: concurrency, timeout: timeout && ms(timeout), freed: null });
     return this;
   }
 
@@ -70,6 +75,8 @@ export class Worker {
 
   /** Works until it is stopped, and resolves to what it did; rejects with what the server refuses for good, such as Fence or missing rights. */
   async run() {
+    if (!this.#handles.length) throw new TypeError('the worker has no queue to handle');
+    if (this.#control) throw new TypeError('a worker runs once');
     const stop = () => this.stop(), caught = this.signals ? ['SIGINT', 'SIGTERM'] : [], stopped = this.#stopping.signal;
     for (const signal of caught) process.once(signal, stop);
     const beating = new AbortController();
@@ -133,7 +140,7 @@ export class Worker {
       } catch (e) {
         // A job whose grant was lost on the way is leased to nobody, and comes back by its lease.
         if (!passes(e)) throw e;
-        this.log.info(`no claim on ${h.queue.name} for now: ${e.message}`);
+        if (!pause.begun) this.log.warn(`no claim on ${h.queue.name} for now; trying again: ${e.message}`); // said once, until it is over
         this.client.elsewhere();
         link.close();
         await pause.wait(stopped);
@@ -183,7 +190,8 @@ export class Worker {
       return this.#free(h);
     }
     let end = null; // once the handler has ended
-    const running = Promise.resolve(job).then(h.handler).then(() => { end = {}; }, error => { end = { error: error ?? new Error(String(error)) }; });
+    const running = Promise.resolve(job).then(h.handler).then( // an error that was returned was to be thrown
+      said => { end = said instanceof Error ? { error: said } : {}; }, error => { end = { error: error ?? new Error(String(error)) }; });
     running.then(() => this.#free(h));
     const timer = h.timeout && setTimeout(() => job.held.cancel(new TimedOut(`not done within ${h.timeout} ms`)), h.timeout);
     await new Promise(resume => { // with the handler, or once it is to end
@@ -204,9 +212,9 @@ export class Worker {
     }
     if (settlement) await this.#settle(job, ...settlement);
     else this.#lose(job, `lost: ${job.held.told.message}`);
-    if (end?.error instanceof Drop) this.log.warn(`${job.id}: dropped: ${end.error.message}`);
+    if (end?.error instanceof Drop) this.log.warn(`${of(job)}: dropped: ${end.error.message}`);
     this.#hand.delete(job);
-    if (!end) this.log.warn(`${job.id}: the handler goes on though it was told to end: ${job.held.told.message}`);
+    if (!end) this.log.warn(`${of(job)}: the handler goes on though it was told to end: ${job.held.told.message}`);
   }
 
   // Heartbeats: one loop for all jobs in hand, at a third of their leases.
@@ -319,7 +327,7 @@ export class Worker {
 
   #lose(job, how) {
     this.#report.lost++;
-    this.log.warn(`${job.id}: ${how}`);
+    this.log.warn(`${of(job)}: ${how}`);
   }
 
   #note({ job, end, words }, status, again) {
@@ -328,8 +336,8 @@ export class Worker {
     }
     if (end === 'failed') {
       end = status === 2 || words[1] === 1 ? 'died' : 'retried';
-      if (end === 'died') this.log.error(`${job.id}: dead: ${line(words[2])}`);
-      else this.log.info(`${job.id}: failed, to be tried again in ${words[0]} ms: ${line(words[2])}`);
+      if (end === 'died') this.log.error(`${of(job)}: dead: ${line(words[2])}`);
+      else this.log.info(`${of(job)}: failed, to be tried again in ${words[0]} ms: ${line(words[2])}`);
     }
     this.#report[end]++;
   }

@@ -41,17 +41,21 @@ class Client:
         self.sentinel, self._asked = None, {}
         if isinstance(where, str):
             self._parse(where)
-        else:
+        elif hasattr(where, "connection_pool"):
             self._borrow(where.connection_pool)
+        else:
+            raise TypeError(f"neither the URL of a server nor a client of redis-py: {where!r}")
         self._at = 0
         self._idle, self._lock, self._pid = weakref.WeakKeyDictionary(), threading.Lock(), os.getpid()
 
     def _parse(self, url):
         u, query = urlsplit(url), parse_qs(urlsplit(url).query)
         if u.scheme not in ("valkey", "valkeys", "redis", "rediss", "unix"):
-            raise ValueError(f"no URL of a server: {url!r}")
-        db = query.get("db", [u.path.strip("/") if u.scheme != "unix" else ""])[-1]
-        self.settings = {"db": int(db or 0)}
+            raise ValueError("no URL of a server: it begins with valkey://, valkeys://, redis://, rediss:// or unix://")
+        db = query.get("db", [u.path.strip("/") if u.scheme != "unix" else ""])[-1] or "0"
+        if not db.isdecimal():
+            raise ValueError(f"no URL of a server: {db!r} is no number of a database")
+        self.settings = {"db": int(db)}
         if u.username:
             self.settings["username"] = unquote(u.username)
         if u.password:
@@ -164,10 +168,10 @@ class Pause:
     """How long to wait before the next try: longer each time, up to a second, and never in step with others."""
 
     def __init__(self):
-        self._most = 0.025
+        self._most, self.begun = 0.025, False
 
     def next(self):
-        self._most = min(self._most * 2, 1.0)
+        self._most, self.begun = min(self._most * 2, 1.0), True
         return random.uniform(self._most / 2, self._most)
 
 

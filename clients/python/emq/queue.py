@@ -80,14 +80,20 @@ class Queue:
     """
 
     def __init__(self, client, name, *, codec=JSON, lease=30.0, failures=25, backoff=None):
-        self.name = name if isinstance(name, bytes) else name.encode()
-        if not self.name or any(c in self.name for c in b"{}\0"):
-            raise ValueError(f"no name of a queue: {name!r}; it is not empty and has no braces and no NUL")
+        self.name = name.encode() if isinstance(name, str) else name
+        if not isinstance(self.name, bytes) or not self.name or any(c in self.name for c in b"{}\0"):
+            raise ValueError(f"no name of a queue: {name!r}; it is a string, not empty, without braces and NUL")
         if not isinstance(failures, int) or failures < 1:
             raise ValueError(f"failures must be at least 1, not {failures!r}")
+        if not callable(getattr(codec, "encode", None)) or not callable(getattr(codec, "decode", None)):
+            raise TypeError(f"no codec: {codec!r}; it has encode and decode")
+        if not (backoff is None or callable(backoff)):
+            raise TypeError(f"no backoff: {backoff!r}; it is a function of a job, such as emq.exponential()")
+        self.lease_ms = ms(lease)
+        if not self.lease_ms:
+            raise ValueError(f"no lease: {lease!r} s")
         self.client = client if isinstance(client, Client) else Client(client)
         self.codec, self.failures, self.backoff = codec, failures, backoff or exponential()
-        self.lease_ms = max(1, ms(lease))
         self.lease = self.lease_ms / 1000
         self.base = b"emq:{" + self.name + b"}:"
 
@@ -177,9 +183,12 @@ class Queue:
 
 
 def ms(seconds):
-    n = round(seconds * 1000)
+    try:
+        n = round(seconds * 1000)
+    except (TypeError, ValueError, OverflowError):  # no number, or none that ends
+        n = -1
     if not 0 <= n <= MOST_MS:
-        raise ValueError(f"no time: {seconds!r} s")
+        raise ValueError(f"no time in seconds: {seconds!r}")
     return n
 
 
@@ -202,10 +211,14 @@ def _name(id):
 
 
 def _bytes(id):
+    if not isinstance(id, (str, bytes)):
+        raise TypeError(f"no job id: {id!r}")
     return id if isinstance(id, bytes) else id.encode("utf-8", "surrogateescape")
 
 
 async def _batches(values):
+    if isinstance(values, (str, bytes, dict)):  # they would do, a letter or a key at a time
+        raise TypeError(f"values are an iterable of values, not a {type(values).__name__}")
     if hasattr(values, "__aiter__"):
         batch = []
         async for value in values:

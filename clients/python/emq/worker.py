@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from . import ids
 from .client import ANSWER, Client, Link, Looping, Lost, Pause
 from .errors import Cancelled, Dead, Drop, Fence, LeaseLost, Refused, RetryIn, Snooze, Stopping, TimedOut
-from .queue import BATCH, _bytes, _name, ms
+from .queue import BATCH, Queue, _bytes, _name, ms
 
 MOMENT = 1.0  # what a handler that was told to end has for it
 REASON = 4096  # bytes of a reason that are kept
@@ -27,6 +27,9 @@ class Job:
         self.cancelled = None  # a LeaseLost, Stopping or TimedOut, once the handler is to end
         self._granted, self._done, self._told = granted, False, threading.Event()
         self._over = asyncio.get_running_loop().create_future()
+
+    def __str__(self):
+        return f"{_name(self.queue.name)} {self.id}"
 
     def check(self):
         """Raises LeaseLost, Stopping or TimedOut if the handler is to end."""
@@ -72,7 +75,10 @@ class _Handle:
     def start(self, job):
         if self.threads:
             return self.threads.run(self.call, job)
-        return asyncio.ensure_future(self.call(job))
+        return asyncio.ensure_future(self._await(job))
+
+    async def _await(self, job):
+        _check(await self.call(job))
 
     def release(self, *_):
         self.free += 1
@@ -81,7 +87,7 @@ class _Handle:
 
 class Worker:
     """Runs handlers on the jobs of queues. `grace` is how many seconds running handlers have once the worker stops, `block` how long one claim
-    waits in the server; SIGINT and SIGTERM stop it if it runs in the main thread and `signals` is true.
+    waits in the server; SIGINT and SIGTERM stop it if it runs in the main thread and `signals` is true, and a second one ends the process.
 
     A handler is a function of a job: a coroutine, which is cancelled if it is to end, or a plain function, which runs in a thread and should
     look at `job.check()`. If it returns, the job is done; if it raises, the job failed, unless it raises Dead, RetryIn, Snooze or Drop.
@@ -89,7 +95,7 @@ class Worker:
 
     def __init__(self, client, *, grace=20.0, block=4.0, signals=True, logger=None):
         self.client = client if isinstance(client, Client) else Client(client)
-        self.grace, self.block_ms, self.signals = grace, max(1, ms(block)), signals
+        self.grace, self.block_ms, self.signals = ms(grace) / 1000, max(1, ms(block)), signals
         self.log = logger or logging.getLogger("emq")
         self._handles, self._hand, self._tasks, self._unsettled = [], set(), set(), []
         self._stopping = self._loop = self._flushing = self._fatal = None
@@ -97,6 +103,8 @@ class Worker:
 
     def handler(self, queue, *, concurrency=10, timeout=None):
         """Decorates the handler of a queue."""
+        self._check_queue(queue)
+
         def register(call):
             self.handle(queue, call, concurrency=concurrency, timeout=timeout)
             return call
@@ -106,7 +114,16 @@ class Worker:
         """Has so many jobs of the queue at most worked on at a time, each at most `timeout` seconds."""
         if not isinstance(concurrency, int) or concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency!r}")
-        self._handles.append((queue, call, concurrency, timeout))
+        self._check_queue(queue)
+        if not callable(call):
+            raise TypeError(f"no handler: {call!r}; it is a function of a job")
+        self._handles.append((queue, call, concurrency, None if timeout is None else ms(timeout) / 1000))
+
+    def _check_queue(self, queue):
+        if not isinstance(queue, Queue):
+            raise TypeError(f"no queue: {queue!r}")
+        if any(queue.base == other.base for other, *_ in self._handles):
+            raise ValueError(f"queue {_name(queue.name)!r} has a handler already")
 
     def stop(self):
         """Claims nothing more, and ends `run` when what is running is over. For any thread."""
@@ -120,6 +137,8 @@ class Worker:
     async def run(self):
         """Works until it is stopped, and returns a Report; raises what the server refuses for good, such as Fence or missing rights. Where it is
         cancelled it stops as well: a claim that waits is not left alone with what it may be granted."""
+        if not self._handles:
+            raise ValueError("the worker has no queue to handle")
         running = asyncio.ensure_future(self._run())
         try:
             return await asyncio.shield(running)
@@ -165,10 +184,15 @@ class Worker:
             return []
         try:
             for signum in (signal.SIGINT, signal.SIGTERM):
-                self._loop.add_signal_handler(signum, self._stopping.set)
+                self._loop.add_signal_handler(signum, self._signalled)
         except NotImplementedError:  # on Windows
             return []
         return [signal.SIGINT, signal.SIGTERM]
+
+    def _signalled(self):
+        for signum in (signal.SIGINT, signal.SIGTERM):  # whoever sends another does not want to wait for the grace
+            self._loop.remove_signal_handler(signum)
+        self._stopping.set()
 
     async def _guard(self, coroutine):
         try:
@@ -211,7 +235,8 @@ class Worker:
                     # A job whose grant was lost on the way is leased to nobody, and comes back by its lease.
                     if isinstance(e, Refused) and not e.passes:
                         return self._end(e)
-                    self.log.info("no claim on %s for now: %s", _name(h.queue.name), e)
+                    if not pause.begun:  # said once, until it is over
+                        self.log.warning("no claim on %s for now; trying again: %s", _name(h.queue.name), e)
                     self.client.elsewhere()
                     await link.close()
                     await asyncio.wait({stopped}, timeout=pause.next())
@@ -271,12 +296,12 @@ class Worker:
             await self._settle(job, *end)
         else:
             self.report.lost += 1
-            self.log.warning("%s: lost: %s", job.id, job.cancelled)
+            self.log.warning("%s: lost: %s", job, job.cancelled)
         self._hand.discard(job)
         if running.done():
             h.release()
         else:
-            self.log.warning("%s: the handler goes on though it was told to end: %s", job.id, job.cancelled)
+            self.log.warning("%s: the handler goes on though it was told to end: %s", job, job.cancelled)
             running.add_done_callback(h.release)
 
     def _ended(self, job, running):
@@ -289,7 +314,7 @@ class Worker:
         if isinstance(job.cancelled, LeaseLost):
             return None
         if isinstance(error, Drop):
-            self.log.warning("%s: dropped: %s", job.id, error)
+            self.log.warning("%s: dropped: %s", job, error)
             return ("dropped",)
         if error is None:
             return ("completed",)
@@ -392,20 +417,20 @@ class Worker:
         """The lease ends by itself, and the job comes back."""
         for job, end, _, told in settlements:
             self.report.lost += 1
-            self.log.warning("%s: %s, which no server was told while the lease lasted", job.id, end)
+            self.log.warning("%s: %s, which no server was told while the lease lasted", job, end)
             _tell(told)
 
     def _note(self, job, end, words, status, again):
         if status not in (1, 2) and not (again and status in (0, -1)):  # again: the settlement before was carried out
             self.report.lost += 1
             why = {0: "the job was removed", -2: "the job belongs to scripts"}.get(status, "the job is another worker's")
-            return self.log.warning("%s: %s, which came to nothing: %s", job.id, end, why)
+            return self.log.warning("%s: %s, which came to nothing: %s", job, end, why)
         if end == "failed":
             end = "died" if status == 2 or words[1] == 1 else "retried"
             if end == "died":
-                self.log.error("%s: dead: %s", job.id, _line(words[2]))
+                self.log.error("%s: dead: %s", job, _line(words[2]))
             else:
-                self.log.info("%s: failed, to be tried again in %d ms: %s", job.id, words[0], _line(words[2]))
+                self.log.info("%s: failed, to be tried again in %d ms: %s", job, words[0], _line(words[2]))
         setattr(self.report, end, getattr(self.report, end) + 1)
 
 
@@ -429,6 +454,16 @@ def _groups(settlements):
         command += [_bytes(job.id), job.token, *words[:1], *words[2:]]
         group.append(s)
     return groups
+
+
+def _check(result):
+    """What a handler returns is not looked at, unless its work is not done with it."""
+    if isinstance(result, BaseException):
+        raise result
+    if inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if not inspect.isasyncgen(result):
+            result.close()  # or Python warns of what was never awaited
+        raise TypeError(f"the handler returned a {type(result).__name__}, which nobody runs")
 
 
 async def _one(link, command, timeout=ANSWER):
@@ -489,7 +524,7 @@ class _Threads:
             loop, future, call, job = todo
             error = None
             try:
-                call(job)
+                _check(call(job))
             except BaseException as e:
                 error = e
             try:
