@@ -15,7 +15,7 @@ type Mail struct{ To string }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // so that a second Ctrl-C ends the program at once
 	client, err := emq.Open(url)
 	if err != nil {
 		log.Fatal(err)
