@@ -67,7 +67,7 @@ func TestNames(t *testing.T) {
 	for v := range commands.Table {
 		c := &commands.Table[v]
 		mentions(t, protocol, syntax(c))
-		mentions(t, readme, syntax(c))
+		mentions(t, readme, c.Name)
 	}
 	for _, name := range []string{fence.Key, fence.Identity} {
 		mentions(t, protocol, "`"+name+"`")

@@ -85,12 +85,12 @@ func TestWorkerStops(t *testing.T) {
 	st.reply(wire.Array(wire.Bulk("pending"), wire.Bulk("1"), wire.Nil), "HMGET "+q.Row(id)+" state attempts failures")
 }
 
-// TestExample runs the example of the README and compares the output with what the README shows.
+// TestExample runs the example of the protocol's page and compares the output with what the page shows.
 func TestExample(t *testing.T) {
 	st := open(t)
 	out, err := exec.Command(built(t, "../examples/goredis"), "-addr", st.s.Addr()).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	page, err := os.ReadFile("../README.md")
+	page, err := os.ReadFile("../docs/protocol.md")
 	require.NoError(t, err)
 	require.Contains(t, string(page), "\n$ go run ./examples/goredis\n"+string(out)+"```\n")
 }

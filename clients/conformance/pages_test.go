@@ -67,6 +67,15 @@ func TestPages(t *testing.T) {
 			require.Equal(t, "no address", wire.Value(conn.Do("HGET", queue.Row(dead[0].(string)), "last_error")))
 		})
 	}
+	t.Run("README", func(t *testing.T) {
+		c := all["redis-py 4, threads"]
+		c.need(t)
+		t.Parallel()
+		worker := newProject(t, c, programs(t, "../../README.md")).start("hello.py")
+		store.WaitFor(t, "the mail to be sent", func() bool { return strings.Contains(worker.String(), "sent to ann@example.org") })
+		worker.stop(t)
+		require.Contains(t, worker.String(), "completed=1,")
+	})
 	t.Run("asyncio", func(t *testing.T) {
 		c := all["redis-py 6, asyncio"]
 		c.need(t)
