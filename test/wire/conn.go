@@ -68,13 +68,14 @@ func (c *Conn) Reset() {
 	require.NoError(c.t, c.Close())
 }
 
-// Ended asserts that the server closes the connection without another reply.
+// Ended asserts that the server closes the connection without another reply, and closes this end too.
 func (c *Conn) Ended() {
 	c.t.Helper()
 	require.NoError(c.t, c.n.SetReadDeadline(time.Now().Add(Patience)))
 	reply, err := Read(c.r)
 	require.Error(c.t, err, "%q", reply)
 	require.False(c.t, errors.Is(err, os.ErrDeadlineExceeded), "the connection is still open")
+	require.NoError(c.t, c.Close())
 }
 
 // Do sends one command and returns its reply.
