@@ -327,10 +327,7 @@ vm_key *emq_open_row(emq_frame *f, emq_item *item);
 vm_key *emq_open_key(emq_frame *f, int key);
 
 /* The handle of a key, opened for reading and writing if it is not open yet. The item matters for a row alone. */
-static inline vm_key *emq_open(emq_frame *f, emq_item *item, int key) {
-    if (key == EMQ_KEY_ROW) return item->row ? item->row : emq_open_row(f, item);
-    return f->key[key] ? f->key[key] : emq_open_key(f, key);
-}
+vm_key *emq_open(emq_frame *f, emq_item *item, int key);
 
 /* The same for a key that is about to be written, which may have to be made. Making a key runs other modules' callbacks,
  * for it and for an expired one in its place. So no other key stays open across it; later effects open theirs anew. */
