@@ -481,7 +481,7 @@ func TestOperatorsInTheAppendOnlyFile(t *testing.T) {
 	before := st.digest()
 	st.Must("DEBUG LOADAOF")
 	require.Equal(t, before, st.digest())
-	for _, args := range appended(t, s.Dir, "incr") {
+	for _, args := range s.Appended("incr") {
 		require.NotContains(t, strings.ToUpper(args[0]), "EMQ.")
 	}
 }
