@@ -16,6 +16,7 @@ import (
 
 // The page's table of clients that wait: each row is tried as the client comes, and each program has a row.
 func TestTableOfWaiting(t *testing.T) {
+	t.Parallel()
 	for _, row := range table(t, "| client | a block of 3 s |", 6) {
 		p, name := programs[row[0]], row[0]
 		t.Run(name, func(t *testing.T) {
@@ -34,6 +35,7 @@ func TestTableOfWaiting(t *testing.T) {
 // The page's settings for calls that wait: with them each client waits as long as it is told to, sends a claim once, and
 // ends it when asked to.
 func TestWaitingAsThePageSays(t *testing.T) {
+	t.Parallel()
 	for name, p := range programs {
 		t.Run(name, func(t *testing.T) {
 			p.need(t, name)
@@ -53,6 +55,7 @@ func TestWaitingAsThePageSays(t *testing.T) {
 
 // What the page says of a claim that is given up in other ways.
 func TestGivingUp(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]string{
 		"go-redis 9.23": "cannot be given up", "valkey-go 1.0.79": "stays pending", "rueidis 1.0.79": "stays pending",
 	} {
