@@ -3,7 +3,6 @@ package test
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -343,13 +342,6 @@ func TestMemoryOfBatchesIsGivenBack(t *testing.T) {
 	st := s.fresh(t)
 	st.Heard = nil
 	q := queue("q" + strings.Repeat("x", 300)) // names that fit into no small buffer
-	used := func() int64 {
-		store.WaitFor(t, "the other connection's buffers to be gone", func() bool { return st.Info("connected_clients") == "1" })
-		st.Must("FLUSHALL SYNC", "MEMORY PURGE", "SET {emq}:version "+wire6)
-		n, err := strconv.ParseInt(st.Info("used_memory"), 10, 64)
-		require.NoError(t, err)
-		return n
-	}
 	const n = 1000
 	rounds := func(rounds int) {
 		c := s.Conn()
@@ -371,10 +363,10 @@ func TestMemoryOfBatchesIsGivenBack(t *testing.T) {
 		}
 	}
 	rounds(3)
-	before := used()
+	before := st.usedEmpty()
 	rounds(40)
 	// The smallest of what is to be given back, the places of ids that are there twice, comes to 520 KB.
-	require.Less(t, used()-before, int64(256<<10), "bytes kept after 40 rounds")
+	require.Less(t, st.usedEmpty()-before, int64(256<<10), "bytes kept after 40 rounds")
 }
 
 // Each job counts under its result; the call counts once, and a refusal is one of the call's.

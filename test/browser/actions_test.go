@@ -621,11 +621,7 @@ func TestHugePayload(t *testing.T) {
 // The primary dies while many jobs are being requeued. The page finds the new one by the Sentinels, tells how far it came, and
 // goes on: in the end the right jobs are pending and no others.
 func TestFailover(t *testing.T) {
-	primary := store.Open(t, store.Pumped())
-	replica := store.Open(t, store.Pumped(store.Following(primary.Addr())...))
-	replica.Linked()
-	primary.Online()
-	addresses, watchers := store.Sentinels(t, primary)
+	primary, replica, addresses, watchers := store.Watched(t, store.Pumped, store.Pumped)
 	c, q := primary.Conn(), wire.Queue("payments")
 	of := deadLetters(c, t, q)
 	require.Equal(t, wire.Integer(1), c.Do("WAIT", "1", "0"))
