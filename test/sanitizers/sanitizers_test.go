@@ -1,5 +1,5 @@
 // Package sanitizers asks one question: does the C side of the module do anything that nobody may do in C? It runs the module
-// under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer, in a host of our own (host/stub.c), because a
+// under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer, in a host of our own (server/stub.c), because a
 // packaged server can't be run under them. The host is started as a server is and is stricter than one.
 package sanitizers
 
