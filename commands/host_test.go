@@ -115,6 +115,9 @@ func decideOne(verb Verb, r *request, dirt bool) *decision {
 	if o.TextLen > 0 && o.Text[o.TextLen] != 0 {
 		panic("C reads a text to its NUL")
 	}
+	if o.TextLen > 0 && (len(o.Effects) > 0 || o.ClaimIdentity) {
+		panic("a refusal writes something")
+	}
 	if o.Admitted && len(c.Jobs) > 0 && (o.Done == 1) == (o.Next == NextLook) {
 		panic("the job was decided and is not, or the other way round")
 	}
