@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"emq/test/store"
 	"emq/test/wire"
 )
 
@@ -546,12 +545,7 @@ func TestBatchesOutOfMemory(t *testing.T) {
 
 // On a replica, writable or not, each is refused; what the primary did arrives there as plain commands.
 func TestBatchesAndReplicas(t *testing.T) {
-	s := start(t, withModule())
-	st := s.fresh(t)
-	replica := start(t, withModule(store.Following(s.Addr())...))
-	r := replica.attachPlain(t)
-	replica.Linked()
-	plain := follow(t, s).attachPlain(t)
+	st, r, plain := followed(t)
 	st.lives("q", "payload", many(100, "JOB%d")...)
 	require.Equal(t, status(1, 1), st.Do(good.Menqueue("JOB1", "x", "JOB2", "y")...))
 	require.Equal(t, array(claimed("JOB1", "x", 1)), st.Do(good.Mclaim(60000, 1)...))

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"emq/test/store"
 	"github.com/stretchr/testify/require"
 )
 
@@ -435,12 +434,7 @@ func TestOperatorsOutOfMemory(t *testing.T) {
 // On a replica, writable or not, each is refused; what the primary did arrives there as plain commands, and the gates hold
 // when the replica is the primary.
 func TestOperatorsAndReplicas(t *testing.T) {
-	s := start(t, withModule())
-	st := s.fresh(t)
-	replica := start(t, withModule(store.Following(s.Addr())...))
-	r := replica.attachPlain(t)
-	replica.Linked()
-	plain := follow(t, s).attachPlain(t)
+	st, r, plain := followed(t)
 	require.Equal(t, status(1, 1, 1, 1, 1), st.Do(good.Menqueue(of([]string{"JOB1", "JOB2", "JOB3", "JOB4", "JOB5"}, "x")...)...))
 	require.Equal(t, "+OK\r\n", st.Do(good.Limit(3, 3, 3_600_000)...))
 	require.Equal(t, array(claimed("JOB1", "x", 1), claimed("JOB2", "x", 1)), st.Do(good.Mclaim(60000, 2)...))

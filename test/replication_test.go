@@ -20,6 +20,17 @@ func follow(t *testing.T, s *server, args ...string) *server {
 	return r
 }
 
+// followed starts a server with an empty store, and two that follow it: one that has the module, and one that has not.
+func followed(t *testing.T) (st, r, plain *fixture) {
+	t.Helper()
+	s := start(t, withModule())
+	st = s.fresh(t)
+	replica := start(t, withModule(store.Following(s.Addr())...))
+	r = replica.attachPlain(t)
+	replica.Linked()
+	return st, r, follow(t, s).attachPlain(t)
+}
+
 // inStep waits until all replicas have what this connection wrote.
 func (st *fixture) inStep(replicas string) {
 	st.t.Helper()

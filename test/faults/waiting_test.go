@@ -35,9 +35,7 @@ func TestKillWaiting(t *testing.T) {
 		}
 		s.Crash()
 		c.moreOf(t, &c.doubt, 1, "clients that were interrupted")
-		c.stop()
-		s.Start()
-		c.round(t, s.Keyspace(), c.copy())
+		c.again(t, s)
 	}
 	c.drain()
 	c.end(t, s.Keyspace())
