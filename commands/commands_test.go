@@ -141,36 +141,6 @@ func decide(verb Verb, r *request) decided {
 	return d
 }
 
-// describe writes an effect as the plain command that it is.
-func (e Effect) describe(r *request) string {
-	words := []string{[...]string{"HSET", "HDEL", "ZADD", "ZREM", "DEL", "HINCRBY"}[e.Op], strings.TrimSuffix(e.Key.Suffix(), ":")}
-	if e.Op == OpZadd {
-		words = append(words, integerText(e.Score))
-	}
-	if e.OrElse != NoKey {
-		words = append(words, "or", e.OrElse.Suffix())
-	}
-	for i := range e.N {
-		words = append(words, FieldName[e.Fields[i]])
-		if e.Op == OpHdel {
-			continue
-		}
-		switch v := e.value(int(i)); v.Kind {
-		case ValueConst:
-			words = append(words, "="+ConstText[v.N])
-		case ValueArg:
-			words = append(words, "="+r.Args[v.N])
-		case ValueInt:
-			words = append(words, "="+integerText(v.N))
-		case ValueEpoch:
-			words = append(words, "=EPOCH")
-		}
-	}
-	return strings.Join(words, " ")
-}
-
-func integerText(n int64) string { return between(n, n).minText }
-
 // on are valid arguments of each verb for a job of a queue, the verb itself left out.
 func on(verb Verb, q wire.Queue, id string) []string {
 	return map[Verb][]string{
@@ -505,6 +475,8 @@ func TestRefusalTexts(t *testing.T) {
 		{Complete, found{row: held(row{FieldAttempts: "4"})}, "EMQSTALE complete token mismatch"},
 		{Fail, found{row: held(row{FieldAttempts: "4"})}, "EMQSTALE retry token mismatch"},
 		{Extend, found{row: held(nil)}, "EMQSTALE extend token mismatch"},
+		{Release, found{row: held(row{FieldAttempts: "4"})}, "EMQSTALE release token mismatch"},
+		{Release, found{}, "EMQSTALE job gone"},
 		{Complete, found{row: held(row{FieldGroup: "", FieldParent: "JOB0"})}, "EMQSCRIPT the row has a group: settle it with the scripts that own it"},
 		{Extend, found{row: held(row{FieldParent: "JOB0"})}, "EMQSCRIPT the row has a parent: settle it with the scripts that own it"},
 	} {
