@@ -309,6 +309,7 @@ func (s *store) carryOut(t testing.TB, c *Call, o *Outcome, ids []string, merge 
 		case OpZadd:
 			s.add(e.Key, id, e.Score)
 		case OpZrem:
+			require.True(t, e.OrElse == NoKey || KeyPending <= e.OrElse && e.OrElse <= KeyDead, "a set")
 			for _, k := range []Key{e.Key, e.OrElse} {
 				if k == NoKey {
 					continue

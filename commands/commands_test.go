@@ -124,13 +124,12 @@ func (f found) request(verb Verb, args ...string) *request {
 
 // decided is an outcome in a form that can be compared and read.
 type decided struct {
-	err     string
-	effects []string
-	reply   Reply
-	next    Next
-	fate    Disposition
-	token   int64 // of a job that was granted
-	tally   Tally // of a verb that walks a set
+	err   string
+	reply Reply
+	next  Next
+	fate  Disposition
+	token int64 // of a job that was granted
+	tally Tally // of a verb that walks a set
 }
 
 func decide(verb Verb, r *request) decided {
@@ -139,44 +138,8 @@ func decide(verb Verb, r *request) decided {
 	if Table[verb].Plan.Jobs == WalkedJobs {
 		d.tally = o.Tally
 	}
-	if o.ClaimIdentity {
-		d.effects = append(d.effects, "SET identity")
-	}
-	for _, e := range o.Effects[:o.NumEffects] {
-		d.effects = append(d.effects, e.describe(r))
-	}
 	return d
 }
-
-// describe writes an effect as its plain command.
-func (e Effect) describe(r *request) string {
-	words := []string{[...]string{"HSET", "HDEL", "ZADD", "ZREM", "DEL", "HINCRBY"}[e.Op], strings.TrimSuffix(e.Key.Suffix(), ":")}
-	if e.Op == OpZadd {
-		words = append(words, integerText(e.Score))
-	}
-	if e.OrElse != NoKey {
-		words = append(words, "or", e.OrElse.Suffix())
-	}
-	for i := range e.N {
-		words = append(words, FieldName[e.Fields[i]])
-		if e.Op == OpHdel {
-			continue
-		}
-		switch v := e.value(int(i)); v.Kind {
-		case ValueConst:
-			words = append(words, "="+ConstText[v.N])
-		case ValueArg:
-			words = append(words, "="+r.Args[v.N])
-		case ValueInt:
-			words = append(words, "="+integerText(v.N))
-		case ValueEpoch:
-			words = append(words, "=EPOCH")
-		}
-	}
-	return strings.Join(words, " ")
-}
-
-func integerText(n int64) string { return between(n, n).minText }
 
 // on are valid arguments of each verb for a job of a queue, the verb itself left out.
 func on(verb Verb, q wire.Queue, id string) []string {
@@ -219,71 +182,27 @@ var (
 	constReply   = func(c Const) Reply { return Reply{ReplyConst, int64(c)} }
 )
 
+// TestVerbs holds what no store and no reply tells of a decision: when the host has to look, where a call ends, what INFO
+// counts, and what the pump's own walks leave. What a verb makes of a queue is the model's (model_test.go); its writes one
+// by one are test/effects_test.go's.
 func TestVerbs(t *testing.T) {
-	const (
-		claimedAt  = "ZADD active 1732872630000"
-		retryAt    = "ZADD schedule 1732872601000"
-		handedBack = "HDEL job lease_epoch stalled"
-	)
-	row0 := row{FieldState: "pending", FieldAttempts: "0", FieldPayload: "data"}
-	enqueued := []string{"HSET job state =pending attempts =0 payload =data", "ZADD pending 0"}
-	granted := []string{"ZREM pending", "HSET job state =active attempts =1 lease_epoch =EPOCH", claimedAt}
-	dropped := decided{effects: []string{"ZREM pending"}, next: NextMore, fate: Dropped}
+	pending, waiting := row{FieldState: "pending", FieldAttempts: "0"}, held(row{FieldState: "scheduled"})
+	lane := held(row{FieldState: "scheduled", FieldGroup: "g"})
 	look := decided{next: NextLook}
-	buried := []string{"ZREM pending", "HSET job state =dead last_error =" + ConstText[ConstBadAttempts], "ZADD dead 0"}
-	granting := Reply{ReplyJob, 0}
-	empty := decided{reply: Reply{ReplyEmpty, 0}}
-	completed := decided{
-		effects: []string{"ZREM active or pending", "DEL job", "HINCRBY metrics:completed count =1"},
-		reply:   integerReply(1),
+	granted := decided{reply: Reply{ReplyJob, 0}, token: 1}
+	dropped, buried := decided{next: NextMore, fate: Dropped}, decided{next: NextMore, fate: Buried}
+	noneLeft := func(fate Disposition) decided { return decided{reply: Reply{ReplyEmpty, 0}, fate: fate} }
+	// What PROMOTE and REAP make of the first entry, when there is more to come.
+	moved := func(fate Disposition) decided {
+		return decided{next: NextMore, fate: fate, tally: Tally{Taken: 1, Moved: 1}}
 	}
-	scheduled := decided{
-		effects: []string{"ZREM active or pending", "HSET job state =scheduled failures =1 last_error =boom",
-			handedBack, retryAt},
-		reply: constReply(ConstScheduled),
-	}
-	dead := func(failures string) decided {
-		return decided{
-			effects: []string{"ZREM active or pending", "HSET job state =dead failures =" + failures + " last_error =boom",
-				handedBack, "ZADD dead 0", "HINCRBY metrics:failed count =1"},
-			reply: constReply(ConstDead),
-		}
-	}
-	due := []string{"HSET job state =scheduled attempts =0 payload =data", retryAt}
-	extended := decided{effects: []string{"HSET job lease_epoch =EPOCH", claimedAt}, reply: integerReply(1)}
-	// The effects of PROMOTE and REAP on the first entry, if there are more.
-	promoted := decided{effects: []string{"ZREM schedule", "HSET job state =pending", "ZADD pending 0"},
-		next: NextMore, fate: Returned, tally: Tally{Taken: 1, Moved: 1}}
-	overdue := decided{effects: []string{"ZREM schedule"}, next: NextMore, fate: Dropped, tally: Tally{Taken: 1}}
-	waiting := held(row{FieldState: "scheduled"})
-	reaped := Reply{ReplyLists, 0}
-	returned := decided{effects: []string{"ZREM active", "HSET job state =pending", "ZADD pending 0"},
-		next: NextMore, fate: Returned, tally: Tally{Taken: 1, Moved: 1}}
-	stalled := func(n string) decided {
-		return decided{effects: []string{"ZREM active", "HSET job state =pending stalled =" + n, "ZADD pending 0"},
-			next: NextMore, fate: Stalled, tally: Tally{Taken: 1, Moved: 1}}
-	}
-	killed := func(n string) decided {
-		return decided{effects: []string{"ZREM active", "HSET job state =dead stalled =" + n + " last_error =stalled", "ZADD dead 0",
-			"HINCRBY metrics:failed count =1"}, next: NextMore, fate: Buried, tally: Tally{Taken: 1, Moved: 1, Counted: 1}}
-	}
-	uncounted := func(d decided) decided {
-		d.effects, d.tally.Counted = d.effects[:3], 0
-		return d
-	}
-	lapsed := decided{effects: []string{"ZREM active"}, next: NextMore, fate: Dropped, tally: Tally{Taken: 1}}
+	overdue := decided{next: NextMore, fate: Dropped, tally: Tally{Taken: 1}}
+	killed := decided{next: NextMore, fate: Buried, tally: Tally{Taken: 1, Moved: 1, Counted: 1}}
 	left := decided{next: NextMore, fate: Left}
-	last := func(d decided, reply Reply, tally Tally) decided {
-		d.reply, d.next, d.tally = reply, NextFinish, tally
-		return d
+	last := func(fate Disposition, reply Reply, tally Tally) decided {
+		return decided{fate: fate, reply: reply, tally: tally}
 	}
-	refused := func(text string) decided { return decided{err: text} }
-	const (
-		wrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
-		foreign   = `EMQFENCE {emq}:version is "echomq:4.0.0", this executor speaks "echomq:6.0.0"`
-		unclaimed = `EMQFENCE {emq}:version is absent, yet the job's row is there; this executor speaks "echomq:6.0.0"`
-		readonly  = "READONLY You can't write against a read only replica."
-	)
+	one := Tally{Taken: 1, Moved: 1}
 
 	for _, c := range []struct {
 		name  string
@@ -292,272 +211,58 @@ func TestVerbs(t *testing.T) {
 		found found
 		want  decided
 	}{
-		{"enqueue", Enqueue, nil, found{}, decided{effects: enqueued, reply: integerReply(1)}},
-		{"enqueue claims the store", Enqueue, nil, found{identity: "-"},
-			decided{effects: append([]string{"SET identity"}, enqueued...), reply: integerReply(1)}},
-		{"enqueue of a job that is there", Enqueue, nil, found{row: row0}, decided{reply: integerReply(0)}},
-		{"a duplicate claims nothing", Enqueue, nil, found{identity: "-", row: row0}, decided{reply: integerReply(0)}},
-		{"enqueue on a foreign store", Enqueue, nil, found{identity: "echomq:4.0.0"}, refused(foreign)},
-		{"enqueue, identity no string", Enqueue, nil, found{identityType: SortedSet},
-			refused(`EMQFENCE {emq}:version is a zset, this executor speaks "echomq:6.0.0"`)},
-		{"enqueue, row no hash", Enqueue, nil, found{rowType: String}, refused(wrongType)},
-		{"enqueue, pending no set", Enqueue, nil, found{types: map[Key]Type{KeyPending: List}}, refused(wrongType)},
-		{"a duplicate, pending no set", Enqueue, nil, found{row: row0, types: map[Key]Type{KeyPending: List}}, refused(wrongType)},
-		{"enqueue on a replica", Enqueue, nil, found{replica: true}, refused(readonly)},
-
-		{"claim", Claim, nil, found{row: row0}, decided{effects: granted, reply: granting, token: 1}},
-		{"claim of an empty queue", Claim, nil, found{noEntry: true}, empty},
-		{"claim on an unclaimed, empty store", Claim, nil, found{identity: "-", noEntry: true}, empty},
-		{"claim on an unclaimed store with a queue", Claim, nil, found{identity: "-", row: row0},
-			refused(`EMQFENCE {emq}:version is absent, yet the queue's pending is there; this executor speaks "echomq:6.0.0"`)},
-		{"claim on a foreign, empty store", Claim, nil, found{identity: "echomq:4.0.0", noEntry: true}, refused(foreign)},
-		{"claim, pending no set", Claim, nil, found{types: map[Key]Type{KeyPending: Hash}}, refused(wrongType)},
-		{"claim, active no set", Claim, nil, found{row: row0, types: map[Key]Type{KeyActive: String}}, refused(wrongType)},
+		{"claim", Claim, nil, found{row: pending}, granted},
 		{"claim of an entry without a row", Claim, nil, found{}, dropped},
-		{"claim of an entry whose row is no hash", Claim, nil, found{rowType: String}, dropped},
-		{"claim of an entry of another kind", Claim, nil, found{entry: "GRP1", row: row0}, dropped},
-		{"the last entry that may be dropped", Claim, nil, found{step: 99},
-			decided{effects: []string{"ZREM pending"}, reply: Reply{ReplyEmpty, 0}, fate: Dropped}},
+		{"claim of an entry of another kind", Claim, nil, found{entry: "GRP1", row: pending}, dropped},
+		{"the last entry that may be dropped", Claim, nil, found{step: 99}, noneLeft(Dropped)},
 		{"the one before", Claim, nil, found{step: 98}, dropped},
 		{"a row of another state is looked for", Claim, nil, found{row: held(nil)}, look},
 		{"a row without a state is looked for", Claim, nil, found{row: row{FieldAttempts: "0"}}, look},
-		{"active, and active holds it", Claim, nil, found{row: held(nil), looked: true, member: []Key{KeyPending, KeyActive}}, dropped},
-		{"active, and active does not hold it", Claim, nil, found{row: held(nil), looked: true, member: []Key{KeyPending, KeyDead}},
-			decided{effects: []string{"ZREM pending", "HSET job state =active attempts =4 lease_epoch =EPOCH", claimedAt},
-				reply: granting, token: 4}},
-		{"scheduled, and schedule holds it", Claim, nil,
-			found{row: held(row{FieldState: "scheduled"}), looked: true, member: []Key{KeySchedule}}, dropped},
-		{"dead, and dead holds it", Claim, nil,
-			found{row: held(row{FieldState: "dead"}), looked: true, member: []Key{KeyDead}}, dropped},
-		{"an unknown state, in every set", Claim, nil,
-			found{row: row{FieldState: "lost", FieldAttempts: "0"}, looked: true, member: []Key{KeyActive, KeySchedule, KeyDead}},
-			decided{effects: granted, reply: granting, token: 1}},
 		{"a bad row is looked for", Claim, nil, found{row: row{FieldState: "pending"}}, look},
-		{"no attempts", Claim, nil, found{row: row{FieldState: "pending"}, looked: true}, decided{effects: buried, next: NextMore, fate: Buried}},
-		{"attempts no integer", Claim, nil, found{row: row{FieldState: "pending", FieldAttempts: "abc"}, looked: true},
-			decided{effects: buried, next: NextMore, fate: Buried}},
-		{"attempts at the end", Claim, nil, found{row: row{FieldState: "pending", FieldAttempts: "9007199254740991"}, looked: true},
-			decided{effects: buried, next: NextMore, fate: Buried}},
-		{"attempts one before the end", Claim, nil, found{row: row{FieldState: "pending", FieldAttempts: "9007199254740990"}},
-			decided{effects: []string{"ZREM pending", "HSET job state =active attempts =9007199254740991 lease_epoch =EPOCH", claimedAt},
-				reply: granting, token: 9007199254740991}},
-		{"a bad row while dead is no set", Claim, nil,
-			found{row: row{FieldState: "pending"}, looked: true, types: map[Key]Type{KeyDead: String}},
-			decided{effects: buried[:2], next: NextMore, fate: Buried}},
-		{"a bad row that stands in active", Claim, nil,
-			found{row: row{FieldState: "active"}, looked: true, member: []Key{KeyActive}}, dropped},
-		{"the hundredth broken entry is a bad row", Claim, nil, found{row: row{}, looked: true, step: 99},
-			decided{effects: buried, reply: Reply{ReplyEmpty, 0}, fate: Buried}},
-		{"claim of a lane's row", Claim, nil, found{row: row{FieldState: "pending", FieldAttempts: "0", FieldGroup: "g"}},
-			decided{effects: granted, reply: granting, token: 1}},
-		{"the longest lease", Claim, with(Claim, 5, "4503599627370495"), found{row: row0},
-			decided{effects: append(granted[:2:2], "ZADD active 4505332499970495"), reply: granting, token: 1}},
+		{"a bad row", Claim, nil, found{row: row{FieldState: "pending"}, looked: true}, buried},
+		{"a bad row that stands in active", Claim, nil, found{row: row{FieldState: "active"}, looked: true, member: []Key{KeyActive}}, dropped},
+		{"the hundredth broken entry is a bad row", Claim, nil, found{row: row{}, looked: true, step: 99}, noneLeft(Buried)},
 
-		{"complete", Complete, nil, found{row: held(nil)}, completed},
-		{"complete, lapsed and returned", Complete, nil, found{row: held(row{FieldState: "pending"}), looked: true}, completed},
+		{"complete", Complete, nil, found{row: held(nil)}, decided{reply: integerReply(1)}},
 		{"the epoch of a returned job is looked for", Complete, nil, found{row: held(row{FieldState: "pending"})}, look},
-		{"complete of a lease of the scripts", Complete, nil, found{row: without(held(nil), FieldLeaseEpoch)}, completed},
-		{"complete, counter at work", Complete, nil, found{row: held(nil), count: "41"},
-			decided{effects: append(completed.effects[:2:2], "HINCRBY metrics:completed count =42"), reply: integerReply(1)}},
-		{"complete, counter below zero", Complete, nil, found{row: held(nil), count: "-9223372036854775808"},
-			decided{effects: append(completed.effects[:2:2], "HINCRBY metrics:completed count =-9223372036854775807"), reply: integerReply(1)}},
-		{"complete, counter full", Complete, nil, found{row: held(nil), count: "9223372036854775807"},
-			decided{effects: completed.effects[:2], reply: integerReply(1)}},
-		{"complete, counter no integer", Complete, nil, found{row: held(nil), count: "1.5"},
-			decided{effects: completed.effects[:2], reply: integerReply(1)}},
-		{"complete, counter no hash", Complete, nil, found{row: held(nil), types: map[Key]Type{KeyCompleted: String}},
-			decided{effects: completed.effects[:2], reply: integerReply(1)}},
-		{"complete without a row", Complete, nil, found{}, decided{reply: integerReply(0)}},
-		{"complete without a row, unclaimed", Complete, nil, found{identity: "-"}, decided{reply: integerReply(0)}},
-		{"complete with a row, unclaimed", Complete, nil, found{identity: "-", row: held(nil)}, refused(unclaimed)},
-		{"complete with a row of another type, unclaimed", Complete, nil, found{identity: "-", rowType: List}, refused(unclaimed)},
-		{"complete on a foreign store", Complete, nil, found{identity: "echomq:4.0.0"}, refused(foreign)},
-		{"complete, row no hash", Complete, nil, found{rowType: String}, refused(wrongType)},
-		{"complete, active no set", Complete, nil, found{types: map[Key]Type{KeyActive: String}}, refused(wrongType)},
-		{"complete, pending no set", Complete, nil, found{row: held(nil), types: map[Key]Type{KeyPending: String}}, refused(wrongType)},
-		{"complete with an older token", Complete, with(Complete, 5, "2"), found{row: held(nil)}, refused("EMQSTALE complete token mismatch")},
-		{"complete with an empty token", Complete, with(Complete, 5, ""), found{row: held(nil)}, refused("EMQSTALE complete token mismatch")},
-		{"complete with no number for a token", Complete, with(Complete, 5, strings.Repeat("9", 30)), found{row: held(nil)},
-			refused("EMQSTALE complete token mismatch")},
-		{"complete after a failure", Complete, nil, found{row: without(held(row{FieldState: "scheduled"}), FieldLeaseEpoch)},
-			refused("EMQSTALE complete token mismatch")},
-		{"complete after a failure and its promotion", Complete, nil, found{row: without(held(row{FieldState: "pending"}), FieldLeaseEpoch), looked: true},
-			refused("EMQSTALE complete token mismatch")},
-		{"complete of a lane's row", Complete, nil, found{row: held(row{FieldGroup: ""})},
-			refused("EMQSCRIPT the row has a group: settle it with the scripts that own it")},
-		{"complete of a flow's row, stale besides", Complete, with(Complete, 5, "1"), found{row: held(row{FieldParent: "JOB0"})},
-			refused("EMQSCRIPT the row has a parent: settle it with the scripts that own it")},
-		{"complete of a row that is a lane's and a flow's", Complete, nil, found{row: held(row{FieldGroup: "g", FieldParent: "JOB0"})},
-			refused("EMQSCRIPT the row has a group: settle it with the scripts that own it")},
-		{"complete on a replica", Complete, nil, found{replica: true}, refused(readonly)},
-
-		{"fail", Fail, nil, found{row: held(nil)}, scheduled},
-		{"fail, lapsed and returned", Fail, nil, found{row: held(row{FieldState: "pending"}), looked: true}, scheduled},
-		{"fail for the last time", Fail, nil, found{row: held(row{FieldFailures: "4"}), looked: true}, dead("5")},
-		{"fail for the last time, lapsed and returned", Fail, nil,
-			found{row: held(row{FieldFailures: "4", FieldState: "pending"}), looked: true}, dead("5")},
+		{"fail", Fail, nil, found{row: held(nil)}, decided{reply: constReply(ConstScheduled)}},
 		{"the counter is looked at before the death", Fail, nil, found{row: held(row{FieldFailures: "4"})}, look},
-		{"fail past the cap", Fail, nil, found{row: held(row{FieldFailures: "9"}), looked: true}, dead("10")},
-		{"fail with a cap of one", Fail, with(Fail, 9, "1"), found{row: held(nil), looked: true}, dead("1")},
-		{"fail, failures no number", Fail, nil, found{row: held(row{FieldFailures: "many"})}, scheduled},
-		{"fail, dead, counter full", Fail, with(Fail, 9, "1"), found{row: held(nil), looked: true, count: "9223372036854775807"},
-			decided{effects: dead("1").effects[:4], reply: constReply(ConstDead)}},
-		{"fail at once", Fail, with(Fail, 8, "0"), found{row: held(nil)},
-			decided{effects: append(scheduled.effects[:3:3], "ZADD schedule 1732872600000"), reply: scheduled.reply}},
-		{"fail without a row", Fail, nil, found{}, refused("EMQSTALE job gone")},
-		{"fail without a row, unclaimed", Fail, nil, found{identity: "-"}, refused("EMQSTALE job gone")},
-		{"fail with a row, unclaimed", Fail, nil, found{identity: "-", row: held(nil)}, refused(unclaimed)},
-		{"fail with another's token", Fail, with(Fail, 7, "4"), found{row: held(nil)}, refused("EMQSTALE retry token mismatch")},
-		{"fail a second time", Fail, nil, found{row: without(held(row{FieldState: "scheduled"}), FieldLeaseEpoch)},
-			refused("EMQSTALE retry token mismatch")},
-		{"fail, schedule no set", Fail, nil, found{row: held(nil), types: map[Key]Type{KeySchedule: Hash}}, refused(wrongType)},
-		{"fail, dead no set", Fail, nil, found{row: held(nil), types: map[Key]Type{KeyDead: Hash}}, refused(wrongType)},
-		{"fail, dead no set, no row", Fail, nil, found{types: map[Key]Type{KeyDead: Hash}}, refused(wrongType)},
-		{"fail of a lane's row", Fail, nil, found{row: held(row{FieldGroup: "g"})},
-			refused("EMQSCRIPT the row has a group: settle it with the scripts that own it")},
+		{"extend", Extend, nil, found{row: held(nil), member: []Key{KeyActive}}, decided{reply: integerReply(1)}},
+		{"extend, lapsed and returned", Extend, nil, found{row: held(row{FieldState: "pending"})}, look},
 
-		{"schedule in a while", Schedule, nil, found{}, decided{effects: due, reply: integerReply(1)}},
-		{"schedule at a time", Schedule, []string{"2", "emq:{q}:job:JOB01", "emq:{q}:schedule", id, "data", "at", "1732872601000"}, found{},
-			decided{effects: due, reply: integerReply(1)}},
-		{"schedule at a time that is over", Schedule, []string{"2", "emq:{q}:job:JOB01", "emq:{q}:schedule", id, "data", "at", "0"}, found{},
-			decided{effects: []string{due[0], "ZADD schedule 0"}, reply: integerReply(1)}},
-		{"schedule in the longest while", Schedule, with(Schedule, 7, "4503599627370495"), found{},
-			decided{effects: []string{due[0], "ZADD schedule 4505332499970495"}, reply: integerReply(1)}},
-		{"schedule claims the store", Schedule, nil, found{identity: "-"},
-			decided{effects: append([]string{"SET identity"}, due...), reply: integerReply(1)}},
-		{"schedule of a job that is there", Schedule, nil, found{row: row0}, decided{reply: integerReply(0)}},
-		{"a scheduled duplicate claims nothing", Schedule, nil, found{identity: "-", row: row0}, decided{reply: integerReply(0)}},
-		{"schedule on a foreign store", Schedule, nil, found{identity: "echomq:4.0.0"}, refused(foreign)},
-		{"schedule, row no hash", Schedule, nil, found{rowType: String}, refused(wrongType)},
-		{"schedule, schedule no set", Schedule, nil, found{types: map[Key]Type{KeySchedule: List}}, refused(wrongType)},
-		{"schedule, pending no set", Schedule, nil, found{types: map[Key]Type{KeyPending: List}}, decided{effects: due, reply: integerReply(1)}},
-		{"schedule in upper case", Schedule, with(Schedule, 6, "AT"), found{}, refused(`ERR mode must be "at" or "in", got "AT"`)},
-		{"schedule on a replica", Schedule, nil, found{replica: true}, refused(readonly)},
-
-		{"extend", Extend, nil, found{row: held(nil), member: []Key{KeyActive}}, extended},
-		{"extend of another server's lease", Extend, nil, found{row: held(row{FieldLeaseEpoch: "other"}), member: []Key{KeyActive}}, extended},
-		{"extend of a lease of the scripts", Extend, nil, found{row: without(held(nil), FieldLeaseEpoch), member: []Key{KeyActive}}, extended},
-		{"extend to the longest lease", Extend, with(Extend, 6, "4503599627370495"), found{row: held(nil), member: []Key{KeyActive}},
-			decided{effects: []string{extended.effects[0], "ZADD active 4505332499970495"}, reply: integerReply(1)}},
-		{"extend, lapsed and returned", Extend, nil, found{row: held(row{FieldState: "pending"}), looked: true}, refused("EMQSTALE extend token mismatch")},
-		{"extend, lapsed and returned, to be looked at", Extend, nil, found{row: held(row{FieldState: "pending"})}, look},
-		{"extend, pending and in active besides", Extend, nil, found{row: held(row{FieldState: "pending"}), looked: true, member: []Key{KeyActive}}, extended},
-		{"extend, a retry in pending", Extend, nil,
-			found{row: without(held(row{FieldState: "pending"}), FieldLeaseEpoch), looked: true, member: []Key{KeyActive}}, refused("EMQSTALE extend token mismatch")},
-		{"extend of a job that is in no set", Extend, nil, found{row: held(nil)}, refused("EMQSTALE extend token mismatch")},
-		{"extend with an older token", Extend, with(Extend, 5, "2"), found{row: held(nil), member: []Key{KeyActive}},
-			refused("EMQSTALE extend token mismatch")},
-		{"extend after a failure", Extend, nil, found{row: without(held(row{FieldState: "scheduled"}), FieldLeaseEpoch), member: []Key{KeyActive}},
-			refused("EMQSTALE extend token mismatch")},
-		{"extend without a row", Extend, nil, found{member: []Key{KeyActive}}, decided{reply: integerReply(-1)}},
-		{"extend without a row, unclaimed", Extend, nil, found{identity: "-"}, decided{reply: integerReply(-1)}},
-		{"extend with a row, unclaimed", Extend, nil, found{identity: "-", row: held(nil), member: []Key{KeyActive}}, refused(unclaimed)},
-		{"extend on a foreign store", Extend, nil, found{identity: "echomq:4.0.0"}, refused(foreign)},
-		{"extend, row no hash", Extend, nil, found{rowType: List}, refused(wrongType)},
-		{"extend, active no set", Extend, nil, found{types: map[Key]Type{KeyActive: List}}, refused(wrongType)},
-		{"extend of a lane's row, stale besides", Extend, with(Extend, 5, "1"), found{row: held(row{FieldGroup: ""})},
-			refused("EMQSCRIPT the row has a group: settle it with the scripts that own it")},
-		{"extend of a flow's row", Extend, nil, found{row: held(row{FieldParent: "JOB0"}), member: []Key{KeyActive}},
-			refused("EMQSCRIPT the row has a parent: settle it with the scripts that own it")},
-		{"extend on a replica", Extend, nil, found{replica: true}, refused(readonly)},
-
-		{"promote", Promote, nil, found{row: waiting}, promoted},
-		{"promote, and that was the limit", Promote, with(Promote, 5, "1"), found{row: waiting},
-			last(promoted, integerReply(1), Tally{Taken: 1, Moved: 1})},
+		{"promote", Promote, nil, found{row: waiting}, moved(Returned)},
+		{"promote, and that was the limit", Promote, with(Promote, 5, "1"), found{row: waiting}, last(Returned, integerReply(1), one)},
 		{"promote the last of the limit", Promote, with(Promote, 5, "7"), found{row: waiting, step: 40, tally: Tally{Taken: 6, Moved: 4}},
-			last(promoted, integerReply(5), Tally{Taken: 7, Moved: 5})},
+			last(Returned, integerReply(5), Tally{Taken: 7, Moved: 5})},
 		{"drop the last of the limit", Promote, with(Promote, 5, "7"), found{step: 40, tally: Tally{Taken: 6, Moved: 4}},
-			last(overdue, integerReply(4), Tally{Taken: 7, Moved: 4})},
-		{"promote the last that is looked at", Promote, nil, found{row: waiting, step: 9999}, last(promoted, integerReply(1), Tally{Taken: 1, Moved: 1})},
-		{"and the one before", Promote, nil, found{row: waiting, step: 9998}, promoted},
-		{"promote the last of the pump's slice", Promote, nil, found{row: waiting, step: 4, slice: 5},
-			last(promoted, integerReply(1), Tally{Taken: 1, Moved: 1})},
-		{"promote where nothing is due", Promote, nil, found{noEntry: true}, decided{reply: integerReply(0)}},
+			last(Dropped, integerReply(4), Tally{Taken: 7, Moved: 4})},
+		{"promote the last that is looked at", Promote, nil, found{row: waiting, step: 9999}, last(Returned, integerReply(1), one)},
+		{"and the one before", Promote, nil, found{row: waiting, step: 9998}, moved(Returned)},
+		{"promote the last of the pump's slice", Promote, nil, found{row: waiting, step: 4, slice: 5}, last(Returned, integerReply(1), one)},
 		{"promote where nothing more is due", Promote, nil, found{noEntry: true, step: 9, tally: Tally{Taken: 9, Moved: 8}},
-			decided{reply: integerReply(8), tally: Tally{Taken: 9, Moved: 8}}},
+			last(NoDisposition, integerReply(8), Tally{Taken: 9, Moved: 8})},
 		{"promote of an entry without a row", Promote, nil, found{}, overdue},
 		{"the pump's promote of an entry without a row", Promote, nil, found{slice: 5}, left},
 		{"the pump's promote of an entry whose row is no hash", Promote, nil, found{rowType: String, slice: 5}, overdue},
 		{"the pump's promote of an entry of another kind", Promote, nil, found{entry: "GRP1", slice: 5}, overdue},
-		{"promote of an entry whose row is no hash", Promote, nil, found{rowType: String}, overdue},
-		{"promote of an entry of another kind", Promote, nil, found{entry: "GRP1", row: waiting}, overdue},
-		{"promote of a row without a state", Promote, nil, found{row: row{FieldAttempts: "0"}}, promoted},
-		{"promote of a bad row", Promote, nil, found{row: row{FieldState: "scheduled"}}, promoted},
-		{"promote of a row of an unknown state", Promote, nil, found{row: row{FieldState: "lost"}}, promoted},
 		{"promote of a row of another state", Promote, nil, found{row: held(nil)}, look},
-		{"promote of a row of another set", Promote, nil, found{row: held(nil), looked: true, member: []Key{KeySchedule, KeyActive}}, overdue},
-		{"promote of a row that is pending", Promote, nil, found{row: row0, looked: true, member: []Key{KeySchedule, KeyPending}}, overdue},
-		{"promote of a row that is dead", Promote, nil, found{row: row{FieldState: "dead"}, looked: true, member: []Key{KeySchedule, KeyDead}}, overdue},
-		{"promote of a row that is not where it says", Promote, nil, found{row: held(nil), looked: true, member: []Key{KeySchedule, KeyDead}}, promoted},
-		{"promote of a lane's row", Promote, nil, found{row: held(row{FieldState: "scheduled", FieldGroup: ""})}, left},
-		{"a lane's row, the last that is looked at", Promote, nil, found{row: held(row{FieldState: "scheduled", FieldGroup: "g"}), step: 9999, tally: Tally{Taken: 3, Moved: 2}},
-			decided{reply: integerReply(2), fate: Left, tally: Tally{Taken: 3, Moved: 2}}},
-		{"promote of a lane's row that is elsewhere", Promote, nil, found{row: held(row{FieldGroup: "g"}), looked: true, member: []Key{KeySchedule, KeyActive}}, overdue},
-		{"promote of a flow's row", Promote, nil, found{row: held(row{FieldState: "scheduled", FieldParent: "JOB0"})}, promoted},
-		{"promote on an unclaimed, empty store", Promote, nil, found{identity: "-", noEntry: true}, decided{reply: integerReply(0)}},
-		{"promote on an unclaimed store", Promote, nil, found{identity: "-", row: waiting},
-			refused(`EMQFENCE {emq}:version is absent, yet the queue's schedule is there; this executor speaks "echomq:6.0.0"`)},
-		{"promote on an unclaimed store, schedule no set", Promote, nil, found{identity: "-", noEntry: true, types: map[Key]Type{KeySchedule: List}},
-			refused(`EMQFENCE {emq}:version is absent, yet the queue's schedule is there; this executor speaks "echomq:6.0.0"`)},
-		{"promote on a foreign store", Promote, nil, found{identity: "echomq:4.0.0", noEntry: true}, refused(foreign)},
-		{"promote, schedule no set", Promote, nil, found{types: map[Key]Type{KeySchedule: Hash}}, refused(wrongType)},
-		{"promote, pending no set", Promote, nil, found{noEntry: true, types: map[Key]Type{KeyPending: Hash}}, refused(wrongType)},
-		{"promote on a replica", Promote, nil, found{replica: true}, refused(readonly)},
+		{"promote of a row of no state", Promote, nil, found{row: row{FieldAttempts: "0"}}, moved(Returned)},
+		{"promote of a lane's row", Promote, nil, found{row: lane}, left},
+		{"a lane's row, the last that is looked at", Promote, nil, found{row: lane, step: 9999, tally: Tally{Taken: 3, Moved: 2}},
+			last(Left, integerReply(2), Tally{Taken: 3, Moved: 2})},
 
-		{"reap", Reap, nil, found{row: held(nil)}, stalled("1")},
-		{"reap again", Reap, nil, found{row: held(row{FieldStalled: "1"})}, stalled("2")},
-		{"reap at the cap", Reap, nil, found{row: held(row{FieldStalled: "2"})}, killed("3")},
-		{"reap past the cap", Reap, nil, found{row: held(row{FieldStalled: "7"})}, killed("8")},
-		{"reap with a cap of one", Reap, with(Reap, 6, "1"), found{row: held(nil)}, killed("1")},
-		{"reap without a cap", Reap, with(Reap, 6, "0"), found{row: held(row{FieldStalled: "7"})}, stalled("8")},
-		{"reap, stalled no number", Reap, nil, found{row: held(row{FieldStalled: "often"})}, stalled("1")},
-		{"reap, stalled at the end", Reap, with(Reap, 6, "0"), found{row: held(row{FieldStalled: "9007199254740990"})}, stalled("9007199254740991")},
-		{"reap, stalled past the end", Reap, nil, found{row: held(row{FieldStalled: "9007199254740991"})}, stalled("1")},
+		{"reap", Reap, nil, found{row: held(nil)}, moved(Stalled)},
+		{"reap of another server's lease", Reap, nil, found{row: held(row{FieldLeaseEpoch: "other"})}, moved(Returned)},
+		{"reap at the cap", Reap, nil, found{row: held(row{FieldStalled: "2"})}, killed},
+		{"reap at the cap, counter full", Reap, nil, found{row: held(row{FieldStalled: "2"}), count: "9223372036854775807"}, moved(Buried)},
 		{"the pump's reap of an entry without a row", Reap, nil, found{slice: 5}, left},
-		{"reap of a lease of the scripts", Reap, nil, found{row: without(held(nil), FieldLeaseEpoch)}, stalled("1")},
-		{"reap of a lease of the scripts at the cap", Reap, nil, found{row: without(held(row{FieldStalled: "2"}), FieldLeaseEpoch)}, killed("3")},
-		{"reap of another server's lease", Reap, nil, found{row: held(row{FieldLeaseEpoch: "other", FieldStalled: "2"})}, returned},
-		{"reap of a lease of no server", Reap, nil, found{row: held(row{FieldLeaseEpoch: ""})}, returned},
 		{"reap of a lease that ended while the server did not serve", Reap, nil,
-			found{row: held(row{FieldStalled: "2"}), deadline: float64(now - 500), servedSince: now - 500}, returned},
-		{"reap of a lease that ended after", Reap, nil, found{row: held(row{FieldStalled: "2"}), deadline: float64(now - 499), servedSince: now - 500}, killed("3")},
-		{"reap of an entry of no time", Reap, nil, found{row: held(nil), deadline: -1}, stalled("1")},
-		{"reap of a flow's row", Reap, nil, found{row: held(row{FieldParent: "", FieldStalled: "2"})}, stalled("3")},
-		{"reap of a lane's row", Reap, nil, found{row: held(row{FieldGroup: "", FieldStalled: "2"})}, left},
-		{"reap of a lane's row that is elsewhere", Reap, nil, found{row: row{FieldState: "dead", FieldGroup: "g"}, looked: true, member: []Key{KeyActive, KeyDead}}, lapsed},
-		{"reap, dead no set", Reap, nil, found{row: held(row{FieldStalled: "2"}), types: map[Key]Type{KeyDead: String}}, stalled("3")},
-		{"reap, counter at work", Reap, nil, found{row: held(row{FieldStalled: "2"}), count: "41"},
-			decided{effects: append(killed("3").effects[:3:3], "HINCRBY metrics:failed count =42"), next: NextMore, fate: Buried,
-				tally: Tally{1, 1, 1}}},
-		{"reap, counted before in this call", Reap, nil, found{row: held(row{FieldStalled: "2"}), count: "41", step: 9, tally: Tally{9, 8, 7}},
-			decided{effects: append(killed("3").effects[:3:3], "HINCRBY metrics:failed count =49"), next: NextMore, fate: Buried,
-				tally: Tally{10, 9, 8}}},
-		{"reap, counted before in this call, no counter yet", Reap, nil, found{row: held(row{FieldStalled: "2"}), step: 9, tally: Tally{9, 8, 7}},
-			decided{effects: append(killed("3").effects[:3:3], "HINCRBY metrics:failed count =8"), next: NextMore, fate: Buried,
-				tally: Tally{10, 9, 8}}},
-		{"reap, counter full", Reap, nil, found{row: held(row{FieldStalled: "2"}), count: "9223372036854775807"}, uncounted(killed("3"))},
-		{"reap, counter full with what this call counted", Reap, nil,
-			found{row: held(row{FieldStalled: "2"}), count: "9223372036854775806", step: 1, tally: Tally{1, 1, 1}},
-			decided{effects: killed("3").effects[:3], next: NextMore, fate: Buried, tally: Tally{2, 2, 1}}},
-		{"reap, counter no integer", Reap, nil, found{row: held(row{FieldStalled: "2"}), count: "many"}, uncounted(killed("3"))},
-		{"reap, counter no hash", Reap, nil, found{row: held(row{FieldStalled: "2"}), types: map[Key]Type{KeyFailed: String}}, uncounted(killed("3"))},
-		{"reap, and that was the limit", Reap, with(Reap, 7, "1"), found{row: held(nil)}, last(stalled("1"), reaped, Tally{Taken: 1, Moved: 1})},
-		{"reap the last that is looked at", Reap, nil, found{row: held(nil), step: 9999}, last(stalled("1"), reaped, Tally{Taken: 1, Moved: 1})},
-		{"reap where nothing has expired", Reap, nil, found{noEntry: true}, decided{reply: reaped}},
-		{"reap of an entry without a row", Reap, nil, found{}, lapsed},
-		{"reap of an entry whose row is no hash", Reap, nil, found{rowType: Stream}, lapsed},
-		{"reap of an entry of another kind", Reap, nil, found{entry: "XYZ", row: held(nil)}, lapsed},
+			found{row: held(row{FieldStalled: "2"}), deadline: float64(now - 500), servedSince: now - 500}, moved(Returned)},
+		{"reap of a lease that ended after", Reap, nil, found{row: held(row{FieldStalled: "2"}), deadline: float64(now - 499), servedSince: now - 500}, killed},
+		{"reap of an entry of no time", Reap, nil, found{row: held(nil), deadline: -1}, moved(Stalled)},
+		{"reap, and that was the limit", Reap, with(Reap, 7, "1"), found{row: held(nil)}, last(Stalled, Reply{ReplyLists, 0}, one)},
+		{"reap the last that is looked at", Reap, nil, found{row: held(nil), step: 9999}, last(Stalled, Reply{ReplyLists, 0}, one)},
 		{"reap of a row of another state", Reap, nil, found{row: waiting}, look},
-		{"reap of a row of another set", Reap, nil, found{row: waiting, looked: true, member: []Key{KeyActive, KeySchedule}}, lapsed},
-		{"reap of a row that is not where it says", Reap, nil, found{row: waiting, looked: true, member: []Key{KeyActive, KeyPending}}, stalled("1")},
-		{"reap of a row of no state", Reap, nil, found{row: row{}}, stalled("1")},
-		{"reap on an unclaimed, empty store", Reap, nil, found{identity: "-", noEntry: true}, decided{reply: reaped}},
-		{"reap on an unclaimed store", Reap, nil, found{identity: "-", row: held(nil)},
-			refused(`EMQFENCE {emq}:version is absent, yet the queue's active is there; this executor speaks "echomq:6.0.0"`)},
-		{"reap on a foreign store", Reap, nil, found{identity: "echomq:4.0.0", noEntry: true}, refused(foreign)},
-		{"reap, active no set", Reap, nil, found{types: map[Key]Type{KeyActive: Hash}}, refused(wrongType)},
-		{"reap, pending no set", Reap, nil, found{noEntry: true, types: map[Key]Type{KeyPending: Hash}}, refused(wrongType)},
-		{"reap on a replica", Reap, nil, found{replica: true}, refused(readonly)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			args := c.args
@@ -584,7 +289,6 @@ func TestOrder(t *testing.T) {
 				t.Helper()
 				got := decide(verb, f.request(verb, args...))
 				assert.True(t, strings.HasPrefix(got.err, class+" "), "%q should be %s", got.err, class)
-				assert.Empty(t, got.effects)
 			}
 			numbers := slices.Concat(c.numbers, c.listNumbers)
 			for _, n := range numbers {
@@ -735,7 +439,6 @@ func TestLayout(t *testing.T) {
 				}
 				got := decide(verb, found{row: held(nil)}.request(verb, with(verb, i+1, s)...))
 				assert.True(t, strings.HasPrefix(got.err, "EMQKEY "), "%s %s=%q: %q", c.Name, a.Name, s, got.err)
-				assert.Empty(t, got.effects)
 			}
 		}
 		if len(c.places) == 0 {
@@ -754,6 +457,31 @@ func TestLayout(t *testing.T) {
 }
 
 func TestRefusalTexts(t *testing.T) {
+	const unclaimed = `; this executor speaks "echomq:6.0.0"`
+	for _, c := range []struct {
+		verb  Verb
+		found found
+		want  string
+	}{
+		{Complete, found{identity: "echomq:4.0.0"}, `EMQFENCE {emq}:version is "echomq:4.0.0", this executor speaks "echomq:6.0.0"`},
+		{Enqueue, found{identityType: SortedSet}, `EMQFENCE {emq}:version is a zset, this executor speaks "echomq:6.0.0"`},
+		{Complete, found{identity: "-", row: held(nil)}, "EMQFENCE {emq}:version is absent, yet the job's row is there" + unclaimed},
+		{Claim, found{identity: "-", row: held(nil)}, "EMQFENCE {emq}:version is absent, yet the queue's pending is there" + unclaimed},
+		{Promote, found{identity: "-", row: held(nil)}, "EMQFENCE {emq}:version is absent, yet the queue's schedule is there" + unclaimed},
+		{Reap, found{identity: "-", row: held(nil)}, "EMQFENCE {emq}:version is absent, yet the queue's active is there" + unclaimed},
+		{Claim, found{types: map[Key]Type{KeyPending: Hash}}, "WRONGTYPE Operation against a key holding the wrong kind of value"},
+		{Extend, found{replica: true}, "READONLY You can't write against a read only replica."},
+		{Fail, found{}, "EMQSTALE job gone"},
+		{Complete, found{row: held(row{FieldAttempts: "4"})}, "EMQSTALE complete token mismatch"},
+		{Fail, found{row: held(row{FieldAttempts: "4"})}, "EMQSTALE retry token mismatch"},
+		{Extend, found{row: held(nil)}, "EMQSTALE extend token mismatch"},
+		{Release, found{row: held(row{FieldAttempts: "4"})}, "EMQSTALE release token mismatch"},
+		{Release, found{}, "EMQSTALE job gone"},
+		{Complete, found{row: held(row{FieldGroup: "", FieldParent: "JOB0"})}, "EMQSCRIPT the row has a group: settle it with the scripts that own it"},
+		{Extend, found{row: held(row{FieldParent: "JOB0"})}, "EMQSCRIPT the row has a parent: settle it with the scripts that own it"},
+	} {
+		assert.Equal(t, c.want, decide(c.verb, c.found.request(c.verb, valid(c.verb)...)).err)
+	}
 	for _, c := range []struct {
 		verb Verb
 		args []string

@@ -216,7 +216,20 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// TestDecide is FuzzDecide on random bytes with a fixed seed, so that an ordinary run covers most cases.
+// onDice throws the same dice many times.
+func onDice(t *testing.T, seed uint64, times int, do func(testing.TB, *dice)) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range times {
+		d := make(dice, 700)
+		for i := range d {
+			d[i] = byte(rng.Uint32())
+		}
+		do(t, &d)
+	}
+}
+
+// TestDecide is FuzzDecide on random bytes, always the same, so that an ordinary run meets most of what there is to meet.
 func TestDecide(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 0))
 	for n := range 30_000 {

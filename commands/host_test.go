@@ -1,6 +1,8 @@
 package commands
 
-// request is what a host has for one decision: a call that has come to one job. It is comparable.
+import "strings"
+
+// request is one decision as a host may ask for it: a call that has come to one job. It can be compared.
 type request struct {
 	Args         [MaxArgs]string
 	Argc         int32
@@ -115,6 +117,9 @@ func decideOne(verb Verb, r *request, dirt bool) *decision {
 	if o.TextLen > 0 && o.Text[o.TextLen] != 0 {
 		panic("C reads a text to its NUL")
 	}
+	if o.TextLen > 0 && (len(o.Effects) > 0 || o.ClaimIdentity) {
+		panic("a refusal writes something")
+	}
 	if o.Admitted && len(c.Jobs) > 0 && (o.Done == 1) == (o.Next == NextLook) {
 		panic("the job was decided and is not, or the other way round")
 	}
@@ -148,3 +153,48 @@ func counterOf(verb Verb) Key {
 
 // value is the new value of an effect's field.
 func (e *Effect) value(i int) Value { return Value{e.Kinds[i], e.Values[i]} }
+
+// describe writes an effect as the plain command that it is.
+func (e Effect) describe(r *request) string {
+	words := []string{[...]string{"HSET", "HDEL", "ZADD", "ZREM", "DEL", "HINCRBY"}[e.Op], strings.TrimSuffix(e.Key.Suffix(), ":")}
+	if e.Op == OpZadd {
+		words = append(words, integerText(e.Score))
+	}
+	if e.OrElse != NoKey {
+		words = append(words, "or", e.OrElse.Suffix())
+	}
+	for i := range e.N {
+		words = append(words, FieldName[e.Fields[i]])
+		if e.Op == OpHdel {
+			continue
+		}
+		switch v := e.value(int(i)); v.Kind {
+		case ValueConst:
+			words = append(words, "="+ConstText[v.N])
+		case ValueArg:
+			words = append(words, "="+r.Args[v.N])
+		case ValueInt:
+			words = append(words, "="+integerText(v.N))
+		case ValueEpoch:
+			words = append(words, "=EPOCH")
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func integerText(n int64) string { return between(n, n).minText }
+
+// shown are a call's effects as the plain commands that they are, of several jobs each with its id.
+func shown(o *Outcome, ids ...string) (effects []string) {
+	if o.ClaimIdentity {
+		effects = append(effects, "SET identity")
+	}
+	for _, e := range o.Effects {
+		text := e.describe(&request{})
+		if len(ids) > 1 {
+			text = ids[e.Job] + ": " + text
+		}
+		effects = append(effects, text)
+	}
+	return effects
+}

@@ -133,9 +133,14 @@ func meetsModel(t testing.TB, verb Verb, s *store, args []string, window int) {
 	require.Empty(t, w.Contents[0].Diff(s.keyspace()), "%s %q", Table[verb].Name, args)
 	if o.TextLen > 0 {
 		require.True(t, o.Result >= ResultArgument || o.Refusal == RefusedGone, "a refusal is counted as one")
+		return
 	}
+	named := func(r Result) {
+		require.True(t, r == NoResult || slices.Contains(Table[verb].Results, r), "INFO has no name for %d", r)
+	}
+	named(o.Result)
 	for _, m := range o.Marks {
-		require.True(t, m.Result == NoResult || slices.Contains(Table[verb].Results, m.Result), "INFO has no name for %d", m.Result)
+		named(m.Result)
 	}
 }
 
@@ -212,7 +217,7 @@ func (d *dice) store(verb Verb, sound bool) *store {
 		for _, field := range []struct {
 			f  Field
 			in int
-		}{{FieldLeaseEpoch, 2}, {FieldFailures, 3}, {FieldStalled, 4}, {FieldGroup, 12}, {FieldParent, 12}} {
+		}{{FieldLeaseEpoch, 2}, {FieldFailures, 3}, {FieldStalled, 4}, {FieldLastError, 4}, {FieldGroup, 12}, {FieldParent, 12}} {
 			if d.below(field.in) == field.in-1 {
 				r[field.f] = "2"
 			}

@@ -325,11 +325,8 @@ void emq_start_opening(emq_frame *f);
 vm_key *emq_open_row(emq_frame *f, emq_item *item);
 vm_key *emq_open_key(emq_frame *f, int key);
 
-/* The handle of a key, which is opened if it is not open yet. The item matters only for a row. */
-static inline vm_key *emq_open(emq_frame *f, emq_item *item, int key) {
-    if (key == EMQ_KEY_ROW) return item->row ? item->row : emq_open_row(f, item);
-    return f->key[key] ? f->key[key] : emq_open_key(f, key);
-}
+/* The handle of a key, opened for reading and writing if it is not open yet. The item matters for a row alone. */
+vm_key *emq_open(emq_frame *f, emq_item *item, int key);
 
 /* The same for a key that is about to be written and may not exist. Creating a key runs other modules' callbacks, also for
  * an expired key in its place. So all other keys are closed first; later effects reopen theirs. */

@@ -31,7 +31,12 @@ vm_key *emq_open_key(emq_frame *f, int key) {
     return f->key[key] = open_next(f, emq_key_name(f, key), (uint8_t)key, -1);
 }
 
-/* Closes all keys except the given ones, which are bits, and all rows except one item's; -1 closes all rows. */
+vm_key *emq_open(emq_frame *f, emq_item *item, int key) {
+    if (key == EMQ_KEY_ROW) return item->row ? item->row : emq_open_row(f, item);
+    return f->key[key] ? f->key[key] : emq_open_key(f, key);
+}
+
+/* Closes all but those of some keys, as bits, and one item's row; -1: all rows. */
 static void close_but(emq_frame *f, uint32_t keys, int32_t row) {
     for (int32_t i = f->open_row, next; i >= 0; i = next) {
         emq_item *item = &f->items[i];

@@ -3,13 +3,11 @@ package test
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"emq/test/store"
 	"emq/test/wire"
 )
 
@@ -343,13 +341,6 @@ func TestMemoryOfBatchesIsGivenBack(t *testing.T) {
 	st := s.fresh(t)
 	st.Heard = nil
 	q := queue("q" + strings.Repeat("x", 300)) // names that fit into no small buffer
-	used := func() int64 {
-		store.WaitFor(t, "the other connection's buffers to be gone", func() bool { return st.Info("connected_clients") == "1" })
-		st.Must("FLUSHALL SYNC", "MEMORY PURGE", "SET {emq}:version "+wire6)
-		n, err := strconv.ParseInt(st.Info("used_memory"), 10, 64)
-		require.NoError(t, err)
-		return n
-	}
 	const n = 1000
 	rounds := func(rounds int) {
 		c := s.Conn()
@@ -371,10 +362,10 @@ func TestMemoryOfBatchesIsGivenBack(t *testing.T) {
 		}
 	}
 	rounds(3)
-	before := used()
+	before := st.usedEmpty()
 	rounds(40)
-	// The smallest allocation, the places of ids that are listed twice, would leak 520 KB.
-	require.Less(t, used()-before, int64(256<<10), "bytes kept after 40 rounds")
+	// The smallest of what is to be given back, the places of ids that are there twice, comes to 520 KB.
+	require.Less(t, st.usedEmpty()-before, int64(256<<10), "bytes kept after 40 rounds")
 }
 
 // INFO counts each job by its result, and the call once; a refusal is a result of the call.
@@ -554,12 +545,7 @@ func TestBatchesOutOfMemory(t *testing.T) {
 
 // A replica, writable or not, refuses each; it receives the primary's effects as plain commands.
 func TestBatchesAndReplicas(t *testing.T) {
-	s := start(t, withModule())
-	st := s.fresh(t)
-	replica := start(t, withModule(store.Following(s.Addr())...))
-	r := replica.attachPlain(t)
-	replica.Linked()
-	plain := follow(t, s).attachPlain(t)
+	st, r, plain := followed(t)
 	st.lives("q", "payload", many(100, "JOB%d")...)
 	require.Equal(t, status(1, 1), st.Do(good.Menqueue("JOB1", "x", "JOB2", "y")...))
 	require.Equal(t, array(claimed("JOB1", "x", 1)), st.Do(good.Mclaim(60000, 1)...))
@@ -588,57 +574,7 @@ func TestBatchesInTheAppendOnlyFile(t *testing.T) {
 	require.Equal(t, before, st.digest())
 }
 
-// Another module may write from the callback of a new row or set.
-func TestAnotherModuleWritesInTheMiddleOfABatch(t *testing.T) {
-	s := start(t, withModule())
-	s.loadTestModule(t, "meddler")
-	claim := good.Mclaim(60000, 10)
-	two := func(st *fixture) {
-		st.put(good, "JOB1", "active", "attempts", "1")
-		st.put(good, "JOB2", "active", "attempts", "1")
-	}
-	for name, c := range map[string]struct {
-		given      func(*fixture)
-		event, key string
-		meddle, do []string
-		want       string
-		pending    []string
-		active     []string
-		dead       []string
-		schedule   []string
-	}{
-		"a claim as the first row is made":       {nil, "new", good.Row("JOB1"), claim, good.Menqueue("JOB1", "x", "JOB2", "y"), status(1, 1), []string{"JOB1", "JOB2"}, nil, nil, nil},
-		"a claim as the second row is made":      {nil, "new", good.Row("JOB2"), claim, good.Menqueue("JOB1", "x", "JOB2", "y"), status(1, 1), []string{"JOB1", "JOB2"}, nil, nil, nil},
-		"a claim as pending is made":             {nil, "new", good.Pending(), claim, good.Menqueue("JOB1", "x", "JOB2", "y"), status(1, 1), []string{"JOB1", "JOB2"}, nil, nil, nil},
-		"a claim as the first row is announced":  {nil, "hset", good.Row("JOB1"), claim, good.Menqueue("JOB1", "x", "JOB2", "y"), status(1, 1), nil, []string{"JOB1", "JOB2"}, nil, nil},
-		"the same job comes as a row is made":    {nil, "new", good.Row("JOB1"), good.Enqueue("JOB2", "z"), good.Menqueue("JOB1", "x", "JOB2", "y"), status(1, 1), []string{"JOB1", "JOB2"}, nil, nil, nil},
-		"another comes as a row is made":         {nil, "new", good.Row("JOB1"), good.Menqueue("JOB7", "z", "JOB8", "z"), good.Menqueue("JOB1", "x", "JOB2", "y"), status(1, 1), []string{"JOB1", "JOB2", "JOB7", "JOB8"}, nil, nil, nil},
-		"a promote as a scheduled row is made":   {nil, "new", good.Row("JOB2"), good.Promote(10), good.Mschedule("at", "JOB1", "1", "x", "JOB2", "1", "y"), status(1, 1), nil, nil, nil, []string{"JOB1", "JOB2"}},
-		"a claim within a claim":                 {func(st *fixture) { st.Do(good.Menqueue("JOB1", "x", "JOB2", "y", "JOB3", "z")...) }, "hset", good.Row("JOB1"), claim, good.Mclaim(60000, 2), array(claimed("JOB1", "x", 1), claimed("JOB2", "y", 1)), nil, []string{"JOB1", "JOB2", "JOB3"}, nil, nil},
-		"a claim as active is made":              {func(st *fixture) { st.Do(good.Menqueue("JOB1", "x", "JOB2", "y", "JOB3", "z")...) }, "new", good.Active(), claim, good.Mclaim(60000, 2), array(claimed("JOB1", "x", 1), claimed("JOB2", "y", 1)), nil, []string{"JOB1", "JOB2", "JOB3"}, nil, nil},
-		"a batch within a batch, settling":       {two, "zrem", good.Active(), good.Mcomplete("JOB1", "1", "JOB2", "1"), good.Mfail(1, "JOB1", "1", "0", "why"), status(2), nil, nil, []string{"JOB1"}, nil},
-		"the others are settled as dead is made": {two, "new", good.Dead(), good.Mcomplete("JOB1", "1", "JOB2", "1"), good.Mfail(1, "JOB1", "1", "0", "why"), status(2), nil, nil, []string{"JOB1"}, nil},
-		"the same is settled as the counter is made": {two, "new", good.Completed(), good.Mcomplete("JOB1", "1", "JOB2", "1"),
-			good.Mcomplete("JOB1", "1"), status(1), nil, nil, nil, nil},
-		"jobs come back as they are announced gone": {two, "del", good.Row("JOB1"), good.Menqueue("JOB1", "again", "JOB2", "again"), good.Mcomplete("JOB1", "1", "JOB2", "1"), status(1, 1), []string{"JOB1", "JOB2"}, nil, nil, nil},
-		"they are settled as they are announced":    {two, "hset", good.Row("JOB1"), good.Mcomplete("JOB1", "1", "JOB2", "1"), good.Mextend(1000, "JOB1", "1", "JOB2", "1"), status(1, 1), nil, nil, nil, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			st := s.fresh(t)
-			if c.given != nil {
-				c.given(st)
-			}
-			require.Equal(t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", c.event, c.key}, c.meddle...)...))
-			require.Equal(t, c.want, st.Do(c.do...))
-			st.reply("+done\r\n", "MEDDLER.LEFT")
-			for key, want := range map[string][]string{good.Pending(): c.pending, good.Active(): c.active, good.Dead(): c.dead, good.Schedule(): c.schedule} {
-				require.ElementsMatch(t, want, st.Members(key), key)
-			}
-		})
-	}
-}
-
-// Expired sets, rows and counters that the server has not removed yet count as absent.
+// Sets, rows and counters that have expired, and are still there, are none.
 func TestBatchesMeetExpiredKeys(t *testing.T) {
 	s := start(t, withModule())
 	replica := follow(t, s)

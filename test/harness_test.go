@@ -5,6 +5,7 @@ package test
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -191,4 +192,60 @@ func (st *fixture) take(q queue, id string) string {
 	require.True(st.t, ok && len(job) == 3, "nothing to claim")
 	require.Equal(st.t, id, job[0])
 	return strconv.FormatInt(job[2].(int64), 10)
+}
+
+// Short names for what nearly every test says.
+const (
+	identity = wire.Identity
+	wire6    = wire.Wire6
+	nothing  = wire.Nil
+	empty    = wire.Empty
+	gone     = wire.Gone
+)
+
+var (
+	bulk    = wire.Bulk
+	integer = wire.Integer
+	array   = wire.Array
+	claimed = wire.Claimed
+	stale   = wire.Stale
+	reaped  = wire.Reaped
+	status  = wire.Statuses
+	value   = wire.Value
+	words   = wire.Words
+	show    = wire.Line
+	with    = wire.With
+)
+
+type queue = wire.Queue
+
+// good is the queue of most tests.
+const good = queue("q")
+
+// Bounds of the numbers on the wire.
+const (
+	maxTime  = 1<<52 - 1
+	maxInt31 = 1<<31 - 1
+)
+
+// escape writes every byte that is not printable ASCII, and the quote and the backslash, as a Go string would, bytes of
+// UTF-8 too.
+func escape(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '\r':
+			b.WriteString(`\r`)
+		case c == '\n':
+			b.WriteString(`\n`)
+		case c == '\\' || c == '"':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < 0x20 || c >= 0x7f:
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }

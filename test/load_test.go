@@ -374,7 +374,7 @@ func TestRenamedCommands(t *testing.T) {
 	require.Equal(t, integer(1), st.Do(good.Enqueue("JOB3", "x")...))
 	written := map[string]bool{}
 	note := func() {
-		for _, args := range append(appended(t, s.Dir, "base"), appended(t, s.Dir, "incr")...) {
+		for _, args := range append(s.Appended("base"), s.Appended("incr")...) {
 			if name := strings.ToUpper(args[0]); name != "PEXPIREAT" && name != "FLUSHALL" { // the test's own
 				written[name] = true
 			}

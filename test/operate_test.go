@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"emq/test/store"
 	"github.com/stretchr/testify/require"
 )
 
@@ -435,12 +434,7 @@ func TestOperatorsOutOfMemory(t *testing.T) {
 // A replica, writable or not, refuses each; it receives the primary's effects as plain commands, and the gates apply
 // after it is promoted.
 func TestOperatorsAndReplicas(t *testing.T) {
-	s := start(t, withModule())
-	st := s.fresh(t)
-	replica := start(t, withModule(store.Following(s.Addr())...))
-	r := replica.attachPlain(t)
-	replica.Linked()
-	plain := follow(t, s).attachPlain(t)
+	st, r, plain := followed(t)
 	require.Equal(t, status(1, 1, 1, 1, 1), st.Do(good.Menqueue(of([]string{"JOB1", "JOB2", "JOB3", "JOB4", "JOB5"}, "x")...)...))
 	require.Equal(t, "+OK\r\n", st.Do(good.Limit(3, 3, 3_600_000)...))
 	require.Equal(t, array(claimed("JOB1", "x", 1), claimed("JOB2", "x", 1)), st.Do(good.Mclaim(60000, 2)...))
@@ -481,54 +475,12 @@ func TestOperatorsInTheAppendOnlyFile(t *testing.T) {
 	before := st.digest()
 	st.Must("DEBUG LOADAOF")
 	require.Equal(t, before, st.digest())
-	for _, args := range appended(t, s.Dir, "incr") {
+	for _, args := range s.Appended("incr") {
 		require.NotContains(t, strings.ToUpper(args[0]), "EMQ.")
 	}
 }
 
-// Another module may write from the callback of a new key.
-func TestAnotherModuleWritesInTheMiddleOfAnOperator(t *testing.T) {
-	s := start(t, withModule())
-	s.loadTestModule(t, "meddler")
-	for name, c := range map[string]struct {
-		given      func(*fixture)
-		event, key string
-		meddle, do []string
-		want       string
-		sets       map[string][]string
-	}{
-		"the job is claimed as pending is made": {func(st *fixture) { st.put(good, "JOB1", "active", "attempts", "1") }, "new", good.Pending(), good.Claim(60000),
-			good.Release("JOB1", "1", 0), bulk("pending"), map[string][]string{good.Pending(): {"JOB1"}}},
-		"it is claimed as it is announced": {func(st *fixture) { st.put(good, "JOB1", "active", "attempts", "1") }, "zadd", good.Pending(), good.Claim(60000),
-			good.Release("JOB1", "1", 0), bulk("pending"), map[string][]string{good.Active(): {"JOB1"}}},
-		"dead jobs are removed as pending is made": {func(st *fixture) {
-			st.put(good, "JOB1", "dead", "attempts", "1")
-			st.put(good, "JOB2", "dead", "attempts", "1")
-		}, "new", good.Pending(), good.Remove("dead", "JOB1", "JOB2"), good.Requeue("dead", "JOB1", "JOB2"), status(1, 1), map[string][]string{good.Pending(): {"JOB1", "JOB2"}}},
-		"a job comes back as it is announced gone": {func(st *fixture) { st.put(good, "JOB1", "active", "attempts", "1") }, "del", good.Row("JOB1"), good.Enqueue("JOB1", "again"),
-			good.Remove("any", "JOB1"), status(1), map[string][]string{good.Pending(): {"JOB1"}}},
-		"the queue is resumed as meta is made": {nil, "new", good.Meta(), good.Resume(), good.Pause(0), "+OK\r\n", nil},
-		"a claim spends as active is made": {func(st *fixture) {
-			st.Do(good.Menqueue("JOB1", "x", "JOB2", "x")...)
-			st.Do(good.Limit(0, 1, 60000)...)
-		}, "new", good.Active(), good.Claim(60000), good.Claim(60000), claimed("JOB1", "x", 1), map[string][]string{good.Active(): {"JOB1", "JOB2"}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			st := s.fresh(t)
-			if c.given != nil {
-				c.given(st)
-			}
-			require.Equal(t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", c.event, c.key}, c.meddle...)...))
-			require.Equal(t, c.want, st.Do(c.do...))
-			st.reply("+done\r\n", "MEDDLER.LEFT")
-			for _, key := range []string{good.Pending(), good.Active(), good.Dead(), good.Schedule()} {
-				require.ElementsMatch(t, c.sets[key], st.Members(key), key)
-			}
-		})
-	}
-}
-
-// Expired keys that the server has not removed yet count as absent.
+// What has expired, and is still there, is none.
 func TestOperatorsMeetExpiredKeys(t *testing.T) {
 	s := start(t, withModule())
 	replica := follow(t, s)

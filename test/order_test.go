@@ -163,35 +163,35 @@ func init() {
 	)
 }
 
-// TestCheckOrder violates every two checks of a verb at once: the earlier one must refuse, and the request must leave
-// no trace.
+// TestCheckOrder breaks every two checks of a verb at once: the earlier one must answer, and the request must leave no
+// trace. A replica drops its own replicas' links, and with them a witness, so what is refused on one has a server of its
+// own.
 func TestCheckOrder(t *testing.T) {
-	s := witnessed(t)
+	s, following := witnessed(t), start(t, withModule())
 	for _, verb := range orders {
 		for i, first := range verb.violations {
-			t.Run(verb.name+"/"+first.check, func(t *testing.T) { verb.refuse(t, s, first) })
+			t.Run(verb.name+"/"+first.check, func(t *testing.T) { verb.refuse(t, s, following, first) })
 			for _, second := range verb.violations[i+1:] {
-				t.Run(verb.name+"/"+first.check+" before "+second.check, func(t *testing.T) { verb.refuse(t, s, first, second) })
+				t.Run(verb.name+"/"+first.check+" before "+second.check, func(t *testing.T) { verb.refuse(t, s, following, first, second) })
 			}
 		}
 	}
 }
 
-func (verb verbOrder) refuse(t *testing.T, s *server, broken ...violation) {
+func (verb verbOrder) refuse(t *testing.T, s, following *server, broken ...violation) {
+	replica := slices.ContainsFunc(broken, func(v violation) bool { return v.check == onReplica.check })
+	if replica {
+		s = following
+	}
 	st := s.fresh(t)
 	st.put(good, "JOB1", "active", "attempts", "1", "lease_epoch", "e")
 	st.lapse(good, "JOB1")
-	args, replica := verb.request, false
+	args := verb.request
 	for _, v := range broken {
-		if v.check == onReplica.check {
-			replica = true
-		}
 		if v.request != nil {
 			args = v.request(args)
 		}
 		st.damaged(v.broken...)
-	}
-	for _, v := range broken {
 		if v.check != onReplica.check {
 			st.Must(v.given...)
 		}
@@ -200,11 +200,7 @@ func (verb verbOrder) refuse(t *testing.T, s *server, broken ...violation) {
 		st.refused(broken[0].want, args...)
 		return
 	}
-	// A server that becomes a replica closes its own replicas' links, and with them the observer's.
-	t.Cleanup(func() {
-		st.Must("REPLICAOF NO ONE", "CONFIG SET replica-read-only yes")
-		s.observers.replica = attachReplica(s.observers.replica.t, s)
-	})
+	t.Cleanup(func() { st.Must("REPLICAOF NO ONE", "CONFIG SET replica-read-only yes") })
 	st.Must(onReplica.given...)
 	before := st.digest()
 	st.refusal(broken[0].want, args...)

@@ -196,7 +196,7 @@ func TestClientsStayInTheirDatabase(t *testing.T) {
 	st.Must("SET last 1")
 	want := st.digest()
 	var stream []string
-	for _, args := range appended(t, st.s.Dir, "incr") {
+	for _, args := range st.s.Appended("incr") {
 		if strings.EqualFold(args[0], "SELECT") {
 			stream = append(stream, args[1])
 		}

@@ -1,9 +1,7 @@
 package test
 
 import (
-	"bufio"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,7 +9,6 @@ import (
 
 	"emq/test/store"
 	"emq/test/valkey"
-	"emq/test/wire"
 )
 
 // follow starts a replica without the module, which must be able to execute the whole stream, and waits until it is in step.
@@ -22,7 +19,18 @@ func follow(t *testing.T, s *server, args ...string) *server {
 	return r
 }
 
-// inStep waits until all replicas have this connection's writes.
+// followed starts a server with an empty store, and two that follow it: one that has the module, and one that has not.
+func followed(t *testing.T) (st, r, plain *fixture) {
+	t.Helper()
+	s := start(t, withModule())
+	st = s.fresh(t)
+	replica := start(t, withModule(store.Following(s.Addr())...))
+	r = replica.attachPlain(t)
+	replica.Linked()
+	return st, r, follow(t, s).attachPlain(t)
+}
+
+// inStep waits until all replicas have what this connection wrote.
 func (st *fixture) inStep(replicas string) {
 	st.t.Helper()
 	st.Must("SET in-step x") // so that the connection has something to wait for
@@ -170,11 +178,11 @@ func TestRoleChanges(t *testing.T) {
 func TestAppendOnlyFile(t *testing.T) {
 	s := start(t, withModule("--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble", "no"))
 	st := s.bare(t)
-	commands := appended(t, s.Dir, "incr")
+	commands := s.Appended("incr")
 	st.life("q", "JOB1", "payload")
 	mix(t, true).load(st, 3000)
 	st.Must("FLUSHALL")
-	all := appended(t, s.Dir, "incr")
+	all := s.Appended("incr")
 	require.Greater(t, len(all), len(commands)+1000)
 	open := false
 	for _, args := range all[len(commands):] {
@@ -193,33 +201,8 @@ func TestAppendOnlyFile(t *testing.T) {
 	require.False(t, open)
 }
 
-// appended reads the commands of a part of a server's append-only file, base or incr.
-func appended(t *testing.T, dir, part string) [][]string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "appendonlydir", "*."+part+".aof"))
-	require.NoError(t, err)
-	require.Len(t, files, 1)
-	f, err := os.Open(files[0])
-	require.NoError(t, err)
-	defer f.Close()
-	var commands [][]string
-	for r := bufio.NewReader(f); ; {
-		if _, err := r.Peek(1); err != nil {
-			return commands
-		}
-		if annotation, err := r.Peek(1); err == nil && annotation[0] == '#' {
-			_, err := r.ReadString('\n')
-			require.NoError(t, err)
-			continue
-		}
-		args, err := wire.ReadCommand(r)
-		require.NoError(t, err)
-		commands = append(commands, args)
-	}
-}
-
-// The data are restored from the append-only file and from the snapshot, with and without the module, after a SHUTDOWN
-// and after a crash.
+// What was written comes back, from the append-only file and from the snapshot, with the module and without it, after
+// an orderly stop and after a crash.
 func TestDataComesBack(t *testing.T) {
 	persistence := map[string][]string{
 		"append-only file":               {"--appendonly", "yes", "--appendfsync", "always"},

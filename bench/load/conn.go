@@ -127,17 +127,25 @@ func (c *conn) write() error {
 	return nil
 }
 
+// come reads what has come on a connection: nothing, if nothing has yet.
+func come(fd int, into []byte) (n int, err error) {
+	n, errno := read(fd, into)
+	switch {
+	case errno == syscall.EAGAIN:
+		return 0, nil
+	case errno != 0:
+		return 0, errno
+	case n == 0:
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, nil
+}
+
 // read takes what has come and compares it; the ids of claimed jobs go to held.
 func (c *conn) read(v Verb, held *fifo) error {
-	n, err := read(c.fd, c.in[c.have:])
-	if err == syscall.EAGAIN {
-		return nil
-	}
-	if err != 0 {
-		return err
-	}
+	n, err := come(c.fd, c.in[c.have:])
 	if n == 0 {
-		return io.ErrUnexpectedEOF
+		return err
 	}
 	c.have += n
 	f := &c.form[v]

@@ -306,15 +306,9 @@ func (c *Crowd) await(do func(who int) error) error {
 
 func (c *Crowd) read(who int) error {
 	p := &c.clients[who]
-	n, err := read(p.fd, c.scratch[:])
-	if err == syscall.EAGAIN {
-		return nil
-	}
-	if err != 0 {
-		return err
-	}
+	n, err := come(p.fd, c.scratch[:])
 	if n == 0 {
-		return io.ErrUnexpectedEOF
+		return err
 	}
 	p.have = append(p.have, c.scratch[:n]...)
 	return nil

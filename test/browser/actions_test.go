@@ -622,11 +622,7 @@ func TestHugePayload(t *testing.T) {
 // The primary dies while many jobs are being requeued. The page finds the new one through the Sentinels, shows the
 // progress, and continues: in the end exactly the right jobs are pending.
 func TestFailover(t *testing.T) {
-	primary := store.Open(t, store.Pumped())
-	replica := store.Open(t, store.Pumped(store.Following(primary.Addr())...))
-	replica.Linked()
-	primary.Online()
-	addresses, watchers := store.Sentinels(t, primary)
+	primary, replica, addresses, watchers := store.Watched(t, store.Pumped, store.Pumped)
 	c, q := primary.Conn(), wire.Queue("payments")
 	of := deadLetters(c, t, q)
 	require.Equal(t, wire.Integer(1), c.Do("WAIT", "1", "0"))

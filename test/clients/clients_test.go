@@ -248,6 +248,7 @@ func (s said) same(t *testing.T) said {
 
 // The page's table of clients: each row is tested, and each program has a row.
 func TestTableOfClients(t *testing.T) {
+	t.Parallel()
 	for _, row := range table(t, "| client | a CLAIM whose answer is lost |", 5) {
 		p, name := programs[row[0]], row[0]
 		t.Run(name, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 // The page's table of waiting clients: each row is tested with the client's default settings, and each program has a row.
 func TestTableOfWaiting(t *testing.T) {
+	t.Parallel()
 	for _, row := range table(t, "| client | a block of 3 s |", 6) {
 		p, name := programs[row[0]], row[0]
 		t.Run(name, func(t *testing.T) {
@@ -34,6 +35,7 @@ func TestTableOfWaiting(t *testing.T) {
 // With the page's settings for calls that wait, each client waits as long as it should, sends a claim once, and ends it on
 // request.
 func TestWaitingAsThePageSays(t *testing.T) {
+	t.Parallel()
 	for name, p := range programs {
 		t.Run(name, func(t *testing.T) {
 			p.need(t, name)
@@ -53,6 +55,7 @@ func TestWaitingAsThePageSays(t *testing.T) {
 
 // What the page says about other ways to give up a claim.
 func TestGivingUp(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]string{
 		"go-redis 9.23": "cannot be given up", "valkey-go 1.0.79": "stays pending", "rueidis 1.0.79": "stays pending",
 	} {

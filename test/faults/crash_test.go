@@ -34,9 +34,7 @@ func TestKill(t *testing.T) {
 				}
 				s.Crash()
 				c.moreOf(t, &c.doubt, 1, "clients that were interrupted")
-				c.stop()
-				s.Start()
-				c.round(t, s.Keyspace(), c.copy())
+				c.again(t, s)
 			}
 			c.drain()
 			c.end(t, s.Keyspace())
@@ -115,9 +113,7 @@ func TestKillDuringRewrite(t *testing.T) {
 		if !strings.Contains(s.Log(), finished) {
 			cut++
 		}
-		c.stop()
-		s.Start()
-		c.round(t, s.Keyspace(), c.copy())
+		c.again(t, s)
 	}
 	c.drain()
 	c.end(t, s.Keyspace())
@@ -166,9 +162,7 @@ func TestStop(t *testing.T) {
 		c.more(t, 1000)
 		require.NoError(t, s.Stop())
 		s.Sound()
-		c.stop()
-		s.Start()
-		c.round(t, s.Keyspace(), c.copy())
+		c.again(t, s)
 	}
 	c.drain()
 	c.end(t, s.Keyspace())

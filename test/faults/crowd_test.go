@@ -176,7 +176,15 @@ func (c *crowd) round(t testing.TB, k store.Keyspace, promised map[string]job) {
 	c.verdict(t)
 }
 
-// drain lets the workers empty the queue, without new jobs. The checks find the jobs that remain.
+// again starts a server that has ended anew, and ends the round there.
+func (c *crowd) again(t testing.TB, s *store.Place) {
+	t.Helper()
+	c.stop()
+	s.Start()
+	c.round(t, s.Keyspace(), c.copy())
+}
+
+// drain works the queue off, without new jobs. What can't be worked off is found in what is left.
 func (c *crowd) drain() {
 	c.stop()
 	c.start(0, 8)

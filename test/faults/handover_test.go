@@ -23,11 +23,7 @@ func TestHandover(t *testing.T) {
 	rounds := store.Rounds(t, 1, 10)
 	settings := []string{"--repl-backlog-size", "64mb"}
 	pumped := ways[1]
-	primary := store.Open(t, pumped.server(settings...))
-	replica := store.Open(t, pumped.server(append(store.Following(primary.Addr()), settings...)...))
-	replica.Linked()
-	primary.Online()
-	addresses, watchers := store.Sentinels(t, primary)
+	primary, replica, addresses, watchers := store.Watched(t, pumped.server, pumped.server, settings...)
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: store.Group, SentinelAddrs: addresses, Protocol: 2, DisableIdentity: true, PoolSize: 1000})
 	t.Cleanup(func() { _ = client.Close() })
 	c := newCrowd(t, "handover.sh under Sentinels", client)
@@ -62,11 +58,7 @@ func TestHandover(t *testing.T) {
 
 // A replica that does not receive the primary's writes is not promoted: the script gives up, and the primary goes on.
 func TestHandoverComesToNothing(t *testing.T) {
-	primary := store.Open(t, store.Module())
-	replica := store.Open(t, store.Module(store.Following(primary.Addr())...))
-	replica.Linked()
-	primary.Online()
-	_, watchers := store.Sentinels(t, primary)
+	primary, replica, _, watchers := store.Watched(t, store.Module, store.Module)
 	require.NoError(t, replica.Signal(syscall.SIGSTOP))
 	q := wire.Queue("q")
 	require.Equal(t, wire.Integer(1), primary.Conn().Do(q.Enqueue("JOB1", "x")...))

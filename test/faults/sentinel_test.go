@@ -28,11 +28,7 @@ func failoverClient(t *testing.T, addresses []string) *redis.Client {
 func TestSentinel(t *testing.T) {
 	rounds := store.Rounds(t, 1, 5)
 	settings := []string{"--repl-backlog-size", "64mb"}
-	primary := store.Open(t, store.Module(settings...))
-	replica := store.Open(t, store.Module(append(store.Following(primary.Addr()), settings...)...))
-	replica.Linked()
-	primary.Online()
-	addresses, watchers := store.Sentinels(t, primary)
+	primary, replica, addresses, watchers := store.Watched(t, store.Module, store.Module, settings...)
 	client := failoverClient(t, addresses)
 	c := newCrowd(t, "Sentinel failover, WAIT 1", client)
 	c.confirm = true
@@ -77,11 +73,7 @@ func TestSentinel(t *testing.T) {
 // counts no lease as lost.
 func TestPumpAfterSentinel(t *testing.T) {
 	const jobs = 1000
-	primary := store.Open(t, store.Module())
-	replica := store.Open(t, store.Pumped(store.Following(primary.Addr())...))
-	replica.Linked()
-	primary.Online()
-	_, watchers := store.Sentinels(t, primary)
+	primary, replica, _, watchers := store.Watched(t, store.Module, store.Pumped)
 	p, q := primary.Conn(), wire.Queue("q")
 	var commands [][]string
 	for i := range jobs {

@@ -35,9 +35,7 @@ func TestKillWaiting(t *testing.T) {
 		}
 		s.Crash()
 		c.moreOf(t, &c.doubt, 1, "clients that were interrupted")
-		c.stop()
-		s.Start()
-		c.round(t, s.Keyspace(), c.copy())
+		c.again(t, s)
 	}
 	c.drain()
 	c.end(t, s.Keyspace())
@@ -48,11 +46,7 @@ func TestKillWaiting(t *testing.T) {
 func TestSentinelWaiting(t *testing.T) {
 	const workers = 50
 	settings := []string{"--repl-backlog-size", "64mb"}
-	primary := store.Open(t, store.Module(settings...))
-	replica := store.Open(t, store.Module(append(store.Following(primary.Addr()), settings...)...))
-	replica.Linked()
-	primary.Online()
-	addresses, watchers := store.Sentinels(t, primary)
+	primary, replica, addresses, watchers := store.Watched(t, store.Module, store.Module, settings...)
 	client := failoverClient(t, addresses)
 	c := newCrowd(t, "Sentinel failover, workers that wait", client)
 	c.confirm, c.waits = true, true

@@ -147,7 +147,7 @@ func TestConcurrencyUnderLoad(t *testing.T) {
 	require.LessOrEqual(t, c.most.Load(), int64(3), "the workers held more at a time")
 
 	active, met := map[string]bool{}, map[int]int{}
-	for _, unit := range units(b.written()) {
+	for _, unit := range units(b.Appended("incr")) {
 		for _, args := range unit {
 			if len(args) < 2 || args[1] != q.Active() {
 				continue
@@ -185,7 +185,7 @@ func TestRateUnderLoad(t *testing.T) {
 
 	var window, used int64
 	windows, full := 0, 0
-	for _, unit := range units(b.written()) {
+	for _, unit := range units(b.Appended("incr")) {
 		granted := int64(0)
 		var spent []string
 		for _, args := range unit {

@@ -3,9 +3,7 @@
 package gates
 
 import (
-	"bufio"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -93,32 +91,7 @@ func (b *bed) opens(commands ...[]string) []string {
 	return b.Behind(q.Claim(lease), commands...)
 }
 
-// written are the commands of the append-only file, with MULTI and EXEC.
-func (b *bed) written() (commands [][]string) {
-	b.t.Helper()
-	files, err := filepath.Glob(filepath.Join(b.Dir, "appendonlydir", "*.incr.aof"))
-	require.NoError(b.t, err)
-	require.Len(b.t, files, 1)
-	f, err := os.Open(files[0])
-	require.NoError(b.t, err)
-	defer f.Close()
-	for in := bufio.NewReader(f); ; {
-		begin, err := in.Peek(1)
-		if err != nil {
-			return commands
-		}
-		if begin[0] == '#' {
-			_, err := in.ReadString('\n')
-			require.NoError(b.t, err)
-			continue
-		}
-		args, err := wire.ReadCommand(in)
-		require.NoError(b.t, err)
-		commands = append(commands, args)
-	}
-}
-
-// units groups the commands of each transaction.
+// units groups the commands of an append-only file: what is between MULTI and EXEC is one.
 func units(commands [][]string) (all [][][]string) {
 	var open bool
 	for _, args := range commands {

@@ -488,16 +488,11 @@ func (c *call) complete() string {
 
 func (c *call) fail() string {
 	id := c.arg["id"]
-	row, ok := c.db[c.q.Row(id)].(store.Hash)
-	if !ok {
-		return wire.Gone
-	}
-	if refusal := c.holder(row, "retry"); refusal != "" {
+	row, refusal := c.handBack("retry")
+	if refusal != "" {
 		return refusal
 	}
 	c.leave()
-	delete(row, "lease_epoch")
-	delete(row, "stalled")
 	failures := counted(row, "failures")
 	row["last_error"] = c.arg["error"]
 	if failures >= c.number("max") {
@@ -654,7 +649,21 @@ func (c *call) holder(row store.Hash, verb string) string {
 	return ""
 }
 
-// leave removes the job from active, or else from pending.
+// handBack ends the holder's lease of the job, or refuses.
+func (c *call) handBack(verb string) (row store.Hash, refusal string) {
+	row, ok := c.db[c.q.Row(c.arg["id"])].(store.Hash)
+	if !ok {
+		return nil, wire.Gone
+	}
+	if refusal := c.holder(row, verb); refusal != "" {
+		return nil, refusal
+	}
+	delete(row, "lease_epoch")
+	delete(row, "stalled")
+	return row, ""
+}
+
+// leave takes the job out of active, or else out of pending.
 func (c *call) leave() {
 	if !remove(c.db, c.q.Active(), c.arg["id"]) {
 		remove(c.db, c.q.Pending(), c.arg["id"])

@@ -113,15 +113,10 @@ func (c *call) noSets(ids []string) (string, bool) {
 
 func (c *call) release([]string) string {
 	id := c.arg["id"]
-	row, ok := c.db[c.q.Row(id)].(store.Hash)
-	if !ok {
-		return wire.Gone
-	}
-	if refusal := c.holder(row, "release"); refusal != "" {
+	row, refusal := c.handBack("release")
+	if refusal != "" {
 		return refusal
 	}
-	delete(row, "lease_epoch")
-	delete(row, "stalled")
 	later := c.number("delay_ms") > 0
 	if !remove(c.db, c.q.Active(), id) && later {
 		remove(c.db, c.q.Pending(), id)

@@ -1,7 +1,6 @@
-// Package sanitizers answers one question: does the C side of the module have memory errors or undefined behaviour? It
-// runs the module under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer, in a host of our own
-// (server/stub.c), because a packaged server can't be run under them. The host is started like a server and is stricter
-// than one.
+// Package sanitizers asks one question: does the C side of the module do anything that nobody may do in C? It runs the module
+// under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer, in a host of our own (server/stub.c), because a
+// packaged server can't be run under them. The host is started as a server is and is stricter than one.
 package sanitizers
 
 import (
@@ -477,8 +476,9 @@ func TestQueues(t *testing.T) {
 				}
 			}
 			last := ""
-			for after, n := "", 7; n == 7; {
-				list := wire.Value(c.Do(wire.Queues(after, 7)...)).([]any)
+			const part = 31 // each part is looked for among all queues, of which the host takes long to say whether they are there
+			for after, n := "", part; n == part; {
+				list := wire.Value(c.Do(wire.Queues(after, part)...)).([]any)
 				if n = len(list); n > 0 {
 					after = list[n-1].(string)
 				}

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"bufio"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -120,7 +122,32 @@ func (p *Place) Keyspace() Keyspace {
 	return Read(p.t, c)[0]
 }
 
-// Following are the settings of a replica of an address. It panics if it can't execute a command of the stream.
+// Appended reads the commands of a part of the server's append-only file, base or incr.
+func (p *Place) Appended(part string) (commands [][]string) {
+	p.t.Helper()
+	files, err := filepath.Glob(filepath.Join(p.Dir, "appendonlydir", "*."+part+".aof"))
+	require.NoError(p.t, err)
+	require.Len(p.t, files, 1)
+	f, err := os.Open(files[0])
+	require.NoError(p.t, err)
+	defer f.Close()
+	for r := bufio.NewReader(f); ; {
+		begin, err := r.Peek(1)
+		if err != nil {
+			return commands
+		}
+		if begin[0] == '#' { // an annotation
+			_, err := r.ReadString('\n')
+			require.NoError(p.t, err)
+			continue
+		}
+		args, err := wire.ReadCommand(r)
+		require.NoError(p.t, err)
+		commands = append(commands, args)
+	}
+}
+
+// Following are the settings of a replica of an address that must be able to carry out all that it is sent.
 func Following(address string) []string {
 	host, port, _ := net.SplitHostPort(address)
 	return []string{"--replicaof", host + " " + port, "--propagation-error-behavior", "panic"}

@@ -34,7 +34,18 @@ func Sentinels(t testing.TB, primary *Place) (addresses []string, all []*Place) 
 	return addresses, all
 }
 
-// monitored is what a Sentinel knows about the primary.
+// Watched starts a primary and its replica, with the same settings, and the Sentinels that watch them.
+func Watched(t testing.TB, first, second func(...string) valkey.Options, settings ...string) (primary, replica *Place, addresses []string, watchers []*Place) {
+	t.Helper()
+	primary = Open(t, first(settings...))
+	replica = Open(t, second(append(Following(primary.Addr()), settings...)...))
+	replica.Linked()
+	primary.Online()
+	addresses, watchers = Sentinels(t, primary)
+	return primary, replica, addresses, watchers
+}
+
+// monitored is what a Sentinel knows of the primary.
 func monitored(c *wire.Conn) map[string]string {
 	m := map[string]string{}
 	list, _ := wire.Value(c.Do("SENTINEL", "MASTER", Group)).([]any)

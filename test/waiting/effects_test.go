@@ -1,10 +1,6 @@
 package waiting
 
 import (
-	"bufio"
-	"bytes"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,18 +15,8 @@ import (
 // server's run_id are replaced by placeholders.
 func (b *bed) propagated() []string {
 	b.t.Helper()
-	files, err := filepath.Glob(filepath.Join(b.Dir, "appendonlydir", "*.incr.aof"))
-	require.NoError(b.t, err)
-	require.Len(b.t, files, 1)
-	text, err := os.ReadFile(files[0])
-	require.NoError(b.t, err)
 	lines := []string{}
-	for in := bufio.NewReader(bytes.NewReader(text)); ; {
-		if _, err := in.Peek(1); err != nil {
-			break
-		}
-		args, err := wire.ReadCommand(in)
-		require.NoError(b.t, err)
+	for _, args := range b.Appended("incr") {
 		for i, word := range args {
 			if len(word) == 40 {
 				args[i] = "RUN"

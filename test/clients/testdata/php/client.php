@@ -43,7 +43,12 @@ $deeds = [
 		$db->setOption(Redis::OPT_PREFIX, 'app:');
 		return [$db->set('known', 'x') ? 'OK' : null, $db->rawCommand(...$enqueue)];
 	},
-	'claim' => fn($db) => $db->rawCommand(...$claim),
+	'claim' => function ($db) use ($claim) {
+		// Where the connection is gone before the client reads, it connects anew and waits for an answer to nothing, by
+		// default for 60 s.
+		$db->setOption(Redis::OPT_READ_TIMEOUT, 5);
+		return $db->rawCommand(...$claim);
+	},
 	'settle stale' => fn($db) => $db->rawCommand(...$complete($id, 99)),
 	'claim wrong' => fn($db) => $db->rawCommand(...array_replace($claim, [5 => 'x'])),
 	'claim wrong, last error' => function ($db) use ($claim) {

@@ -1,19 +1,21 @@
-package test
+package clients
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	valkeygo "github.com/valkey-io/valkey-go"
+
+	"emq/test/wire"
 )
 
-// Common client libraries, which do not know the verbs, carry a job through its life.
+// The client libraries of Go carry a job through its life without knowing the verbs, go-redis by either protocol.
 
 func TestGoRedis(t *testing.T) {
-	s := start(t, withModule())
-	s.fresh(t)
+	s, c := serve(t, "")
 	for _, protocol := range []int{2, 3} {
 		ctx := context.Background()
 		client := redis.NewClient(&redis.Options{Addr: s.Addr(), Protocol: protocol})
@@ -31,7 +33,7 @@ func TestGoRedis(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, wanted, got)
 		}
-		q, id := queue("go-redis"), newID()
+		q, id := wire.Queue(fmt.Sprint("go-redis, protocol ", protocol)), first
 		want(int64(1), q.Enqueue(id, "work"))
 		want(int64(0), q.Enqueue(id, "work"))
 		want([]any{id, "work", int64(1)}, q.Claim(30000))
@@ -43,7 +45,7 @@ func TestGoRedis(t *testing.T) {
 		want([]any{id, "work", int64(2)}, q.Claim(30000))
 		want(int64(1), q.Extend(id, "2", 60_000))
 		want([]any{[]any{}, []any{}}, q.Reap(1, 10))
-		require.NoError(t, client.ZAddXX(ctx, q.Active(), redis.Z{Score: 1, Member: id}).Err())
+		require.Equal(t, wire.Integer(0), c.Do("ZADD", q.Active(), "XX", "1", id))
 		want([]any{[]any{id}, []any{}}, q.Reap(2, 10))
 		want(int64(1), q.Complete(id, "2"))
 		_, err = do(q.Fail(id, "2", 0, 2, "why"))
@@ -51,11 +53,11 @@ func TestGoRedis(t *testing.T) {
 		want(int64(-1), q.Extend(id, "2", 60_000))
 		want(int64(1), q.ScheduleIn(id, "work", 60_000))
 	}
+	require.Empty(t, s.Keyspace().Check(wire.Wire6))
 }
 
 func TestValkeyGo(t *testing.T) {
-	s := start(t, withModule())
-	s.fresh(t)
+	s, c := serve(t, "")
 	ctx := context.Background()
 	client, err := valkeygo.NewClient(valkeygo.ClientOption{InitAddress: []string{s.Addr()}})
 	require.NoError(t, err)
@@ -69,7 +71,7 @@ func TestValkeyGo(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	claim := func(q queue, id string, token int64) {
+	claim := func(q wire.Queue, id string, token int64) {
 		t.Helper()
 		job, err := do(q.Claim(30000)).ToArray()
 		require.NoError(t, err)
@@ -82,7 +84,7 @@ func TestValkeyGo(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []any{id, "work", token}, []any{gotID, payload, gotToken})
 	}
-	st, q, id := s.attach(t), queue("valkey-go"), newID()
+	q, id := wire.Queue("valkey-go"), first
 	number(1, q.Enqueue(id, "work"))
 	number(0, q.Enqueue(id, "work"))
 	claim(q, id, 1)
@@ -93,7 +95,7 @@ func TestValkeyGo(t *testing.T) {
 	number(1, q.Promote(10))
 	claim(q, id, 2)
 	number(1, q.Extend(id, "2", 60_000))
-	st.lapse(q, id)
+	require.Equal(t, wire.Integer(0), c.Do("ZADD", q.Active(), "XX", "1", id))
 	lost, err := do(q.Reap(2, 10)).ToArray()
 	require.NoError(t, err)
 	require.Len(t, lost, 2)
@@ -106,4 +108,5 @@ func TestValkeyGo(t *testing.T) {
 	require.Empty(t, job)
 	number(-1, q.Extend(id, "2", 60_000))
 	number(1, q.ScheduleIn(id, "work", 60_000))
+	require.Empty(t, s.Keyspace().Check(wire.Wire6))
 }
