@@ -339,6 +339,7 @@ void emq_close_keys(emq_frame *f);
 typedef struct {
     emq_position at;
     uint32_t left; /* in this tick */
+    int singly;    /* a call panicked: the entries are tried one by one */
 } emq_progress;
 
 /* The lists of queues, newest first: all known ones, and those that the pump visits, because they may have one of the keys

@@ -143,20 +143,25 @@ static void tally(int verb, const emq_walk *walk) {
 }
 
 /* Runs a verb on a queue until nothing is due, or the time is up: then it returns 0. A call that panics has changed
- * nothing, so after a panic the entries are tried one by one, until the one that causes it is found and skipped. */
+ * nothing, so after a panic the entries are tried one by one, until the one that causes it is found and skipped: in the
+ * next slices too, since the log of a panic may take longer than a slice. */
 static int drain(vm_ctx *ctx, emq_queue *q, int verb, vm_string **argv, emq_progress *p, int64_t until) {
-    for (int32_t entries = ENTRIES_PER_CALL; p->left < LEFT_PER_TICK;) {
-        emq_walk walk = {.at = p->at, .slice = entries, .served_since = pump.served_since};
+    while (p->left < LEFT_PER_TICK) {
+        emq_walk walk = {.at = p->at, .slice = p->singly ? 1 : ENTRIES_PER_CALL, .served_since = pump.served_since};
         int ok = emq_run_walk(ctx, argv, verb, &walk);
         /* Other modules' callbacks may have run and flushed the queue. */
         if (q->forgotten || (!ok && !walk.panicked)) return 1;
-        if (ok || entries == 1) {
+        int counts = ok || p->singly;
+        if (walk.panicked) p->singly = !p->singly;
+        if (counts) {
             tally(verb, &walk);
             p->left += walk.dispositions[EMQ_DISPOSITION_LEFT];
             p->at = walk.ended ? start : walk.at;
-            if (walk.ended) return 1;
         }
-        if (walk.panicked) entries = entries == 1 ? ENTRIES_PER_CALL : 1;
+        if (counts && walk.ended) {
+            p->singly = 0;
+            return 1;
+        }
         if (emq_steady_us() >= until) return 0;
     }
     return 1;
