@@ -45,8 +45,8 @@ func (q *queue) post(ctx context.Context, id ID, payload string) (status int64, 
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	if refusal, _ := refused(b.err); refusal != nil && refusal.Class() == "NOPERM" {
-		return q.postOne(ctx, id, payload) // it may be the verb for many that is not permitted
+	if refusal, passes := refused(b.err); refusal != nil && !passes {
+		return q.postOne(ctx, id, payload) // it may be another's job that can't be, or the verb for many that is not permitted
 	}
 	return b.jobs[at].status, b.err
 }

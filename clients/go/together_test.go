@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -143,6 +144,20 @@ func TestLostEnqueueTogether(t *testing.T) {
 	})
 	<-l.lost
 	require.Equal(t, map[string]string{"pending": "20"}, sizes(t, s, "q"))
+}
+
+// A job that the server does not take is refused alone.
+func TestEnqueueTogetherTooLarge(t *testing.T) {
+	s := serve(t, "--emq.max-payload-bytes", "100")
+	q := emq.NewQueue[string](client(t, s), "q", emq.Encoding(emq.Raw))
+	atOnce(20, func(i int) {
+		payload := strings.Repeat("x", 95+i)
+		r, err := q.Enqueue(t.Context(), payload)
+		if len(payload) <= 100 && !r.Created || len(payload) > 100 && err == nil {
+			t.Errorf("%d bytes: %+v, %v", len(payload), r, err)
+		}
+	})
+	require.Equal(t, map[string]string{"pending": "6"}, sizes(t, s, "q"))
 }
 
 // Who may enqueue one job, and no many, may do so with others at the same time. A refusal is each caller's.
