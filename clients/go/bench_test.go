@@ -112,6 +112,7 @@ func costs(b *testing.B, server *wire.Conn) (end func()) {
 func BenchmarkEnqueueAlone(b *testing.B) {
 	b.ReportAllocs()
 	q := emq.NewQueue[mail](emq.Use(newAnswers(0)), "q")
+	defer costs(b, nil)()
 	for b.Loop() {
 		if _, err := q.Enqueue(context.Background(), mail{"somebody"}); err != nil {
 			b.Fatal(err)

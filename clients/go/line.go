@@ -104,7 +104,9 @@ func (l *line) run(ctx context.Context) error {
 // fill claims from the queues that may have jobs as many as there is room for.
 func (l *line) fill(ctx context.Context) (claimed int, err error) {
 	for _, h := range l.ordered(func(h *handling) bool { return h.hot && !h.awaited }) {
-		runtime.Gosched() // whoever is about to give a slot back does so, and the call fills that too
+		if l.w.works(h) {
+			runtime.Gosched() // whoever is about to give a slot back does so, and the call fills that too
+		}
 		if ctx.Err() != nil {
 			return claimed, ctx.Err()
 		}
@@ -165,6 +167,13 @@ func (l *line) ordered(meant func(*handling) bool) []*handling {
 		list[i] = p.h
 	}
 	return list
+}
+
+// works tells that slots of a queue are taken.
+func (w *Worker) works(h *handling) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return h.taken > 0
 }
 
 // reserve takes slots for a queue, as many as it may have and at most so many. Where there are not slots for all, a queue

@@ -52,7 +52,7 @@ func (h *handling) settle(t *task, what settlement, delay time.Duration, why err
 	if s.busy {
 		return
 	}
-	if s.busy = true; took < noTime {
+	if s.busy = true; took < noTime && h.hand.first != h.hand.last {
 		h.unlocked(runtime.Gosched)
 	}
 	for len(s.queue) > 0 {

@@ -4,11 +4,15 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 // posts has the jobs that many goroutines enqueue at once go together, in one call: what it costs, here and in the server, is
-// shared. Nobody waits for that but the first of them, for the others that are ready to run at this moment to have their turn.
+// shared. Who enqueues while nobody else does sends his job at once. Else, the first lets those that are ready to run have
+// their turn, and sends all that came; nobody waits longer than that.
 type posts struct {
+	callers atomic.Int64
+
 	mu   sync.Mutex
 	open *bundle // that the first has not sent yet
 }
@@ -31,6 +35,10 @@ type post struct {
 func (q *queue) post(ctx context.Context, id ID, payload string) (status int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
+	}
+	defer q.posts.callers.Add(-1)
+	if q.posts.callers.Add(1) == 1 {
+		return q.postOne(ctx, id, payload)
 	}
 	b, at := q.posts.join(post{id: id, payload: payload})
 	if at == 0 {
