@@ -138,7 +138,8 @@ type Receipt struct {
 }
 
 // Enqueue puts a job into the queue. If the answer is lost the job is sent again under the same id: that makes no second job,
-// unless the first was done meanwhile. After an error, the receipt has the id under which the job may be there.
+// unless the first was done meanwhile. After an error, the receipt has the id under which the job may be there. Jobs that many
+// goroutines enqueue at once, and that are due now, go together in one call.
 func (q Queue[T]) Enqueue(ctx context.Context, v T, opts ...JobOption) (Receipt, error) {
 	o, err := q.options(opts)
 	if err != nil {
