@@ -157,10 +157,10 @@ static int drain(vm_ctx *ctx, emq_queue *q, int verb, vm_string **argv, emq_prog
             tally(verb, &walk);
             p->left += walk.dispositions[EMQ_DISPOSITION_LEFT];
             p->at = walk.ended ? start : walk.at;
-        }
-        if (counts && walk.ended) {
-            p->singly = 0;
-            return 1;
+            if (walk.ended) {
+                p->singly = 0;
+                return 1;
+            }
         }
         if (emq_steady_us() >= until) return 0;
     }

@@ -153,8 +153,18 @@ func (c *Client) do(ctx context.Context, s *server, args ...string) (Reply, erro
 
 // try is do, and reports whether the command may have been carried out before.
 func (c *Client) try(ctx context.Context, s *server, args ...string) (r Reply, before bool, err error) {
-	if r, err = s.conn.Do(ctx, args...); err == nil {
-		return r, false, nil
+	before, err = c.insist(ctx, func(ctx context.Context) (err error) {
+		r, err = s.conn.Do(ctx, args...)
+		return err
+	})
+	return r, before, err
+}
+
+// insist makes a call, and makes it again as long as [Patience] allows it, if it may be made twice. It reports whether an
+// earlier one may have been carried out.
+func (c *Client) insist(ctx context.Context, call func(context.Context) error) (before bool, err error) {
+	if err = call(ctx); err == nil {
+		return false, nil
 	}
 	patient, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
@@ -162,7 +172,7 @@ func (c *Client) try(ctx context.Context, s *server, args ...string) (r Reply, b
 		refusal, passes := refused(err)
 		switch {
 		case refusal != nil && !passes, errors.Is(err, ErrClosed):
-			return r, before, err
+			return before, err
 		case refusal == nil:
 			before = true
 		}
@@ -170,10 +180,10 @@ func (c *Client) try(ctx context.Context, s *server, args ...string) (r Reply, b
 			if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 				err = fmt.Errorf("emq: %w; the last try: %w", ctx.Err(), err)
 			}
-			return r, before, err
+			return before, err
 		}
-		if r, err = s.conn.Do(patient, args...); err == nil {
-			return r, before, nil
+		if err = call(patient); err == nil {
+			return before, nil
 		}
 	}
 }

@@ -17,7 +17,6 @@ type handling struct {
 	timeout     time.Duration
 	run         TaskFunc
 	values      context.Context // of Run, without its end
-	ready       chan *task      // for goroutines that have nothing to do
 
 	// Of batches.
 	runMany func(context.Context, []*task) []error
@@ -36,6 +35,16 @@ type handling struct {
 	batches   int // that run
 	stopped   bool
 
+	// Goroutines do the tasks. One that comes takes the first, and calls another for the next, so that a handler that takes its
+	// time holds nothing up; but as long as those that were called have had no turn, one that is done takes the next itself.
+	todo   []*task
+	begun  int        // how many of them are
+	more   *sync.Cond // for those that have nothing to do
+	idle   int        // how many these are
+	called int        // and how many of them, or new ones, are to come
+	most   int        // that can come at a time: more would have no processor
+	closed bool       // they end
+
 	settler settler
 }
 
@@ -44,8 +53,8 @@ type task struct {
 	Task
 	token  string
 	since  time.Duration
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	ctx    jobContext
+	cancel context.CancelCauseFunc // of a batch's context, in its place
 
 	// Under the handling's lock.
 	prev, next *task
@@ -58,6 +67,15 @@ type task struct {
 	delay time.Duration
 	err   error
 	took  time.Duration
+}
+
+// end ends the context of the task's handler.
+func (t *task) end(cause error) {
+	if t.cancel != nil {
+		t.cancel(cause)
+	} else {
+		t.ctx.end(cause)
+	}
 }
 
 type phase uint8
@@ -95,50 +113,107 @@ func (l *hand) remove(t *task) {
 	t.prev, t.next = nil, nil
 }
 
-// take begins the work on a job that was granted under a lease, at a time or after it. Its slot is taken already.
-func (h *handling) take(id, payload Reply, token int64, granted, lease time.Duration, stopping bool) {
-	t := &task{Task: Task{ID: ID(id.Str), Queue: h.name, Payload: []byte(payload.Str), Token: token}}
-	t.token, t.since = strconv.FormatInt(token, 10), h.w.now()
+// task is a job that was granted under a lease, at a time or after it. Without a payload, its Payload is nil.
+func (h *handling) task(id, payload Reply, token int64, granted, lease time.Duration) *task {
+	t := &task{Task: Task{ID: ID(id.Str), Queue: h.name, Token: token}, token: strconv.FormatInt(token, 10)}
+	if !payload.Null {
+		t.Payload = []byte(payload.Str)
+	}
+	t.ctx.values = h.values
 	t.extendAt, t.deadline = granted+lease/3, granted+lease
-	h.w.tasks.Add(1)
-	if h.runMany == nil {
-		t.ctx, t.cancel = context.WithCancelCause(h.values)
-	}
+	return t
+}
+
+// begin begins the work on tasks whose slots are taken.
+func (h *handling) begin(stopping bool, tasks ...*task) {
+	var not []*task
+	now := h.w.now()
+	h.w.tasks.Add(len(tasks))
 	h.mu.Lock()
-	h.hand.append(t)
-	if h.runMany != nil && !stopping {
-		h.gather(t)
-		h.mu.Unlock()
-		return
-	}
-	h.mu.Unlock()
-	switch {
-	case stopping:
-		h.free(1)
-		h.settle(t, toReturn, 0, nil)
-	case payload.Null:
-		h.free(1)
-		h.settle(t, toBury, 0, errors.New("the row has no payload"))
-	default:
-		select {
-		case h.ready <- t:
+	for _, t := range tasks {
+		t.since = now
+		h.hand.append(t)
+		switch {
+		case stopping, t.Payload == nil:
+			not = append(not, t)
+		case h.runMany != nil:
+			h.gather(t)
 		default:
-			go h.work(t)
+			h.todo = append(h.todo, t)
+		}
+	}
+	h.call()
+	h.mu.Unlock()
+	for _, t := range not {
+		h.free(1)
+		if stopping {
+			h.settle(t, toReturn, 0, nil)
+		} else {
+			h.settle(t, toBury, 0, errors.New("the row has no payload"))
 		}
 	}
 }
 
-// work does one job after the other, as they come. A goroutine is kept for the next job, since its stack has grown already.
-func (h *handling) work(t *task) {
-	for ok := true; ok; t, ok = <-h.ready {
-		h.serve(t)
+// call has a goroutine come for the next task. The lock is held.
+func (h *handling) call() {
+	switch {
+	case h.begun == len(h.todo) || h.called == h.most:
+		return
+	case h.idle > 0:
+		h.idle--
+		h.more.Signal()
+	default:
+		go h.work()
 	}
+	h.called++
+}
+
+// work does tasks as they come. A goroutine is kept for the next ones, since its stack has grown already.
+func (h *handling) work() {
+	h.mu.Lock()
+	for h.called--; !h.closed; {
+		if t := h.next(); t != nil {
+			h.call()
+			h.mu.Unlock()
+			h.serve(t) // which may end the goroutine
+			h.mu.Lock()
+			continue
+		}
+		h.idle++
+		h.more.Wait()
+		h.called--
+	}
+	h.mu.Unlock()
+}
+
+// next is the next task, or nil. The lock is held.
+func (h *handling) next() *task {
+	if h.begun == len(h.todo) {
+		h.todo, h.begun = h.todo[:0], 0
+		return nil
+	}
+	t := h.todo[h.begun]
+	h.todo[h.begun] = nil
+	h.begun++
+	return t
+}
+
+// close ends the goroutines that have nothing to do; the others end when they have done what they do.
+func (h *handling) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	h.more.Broadcast()
 }
 
 // serve has the handler do a job.
 func (h *handling) serve(t *task) {
-	ctx, cancel := h.limit(t.ctx, t)
-	defer cancel()
+	var ctx context.Context = &t.ctx
+	if h.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = h.limit(ctx, t)
+		defer cancel()
+	}
 	err := errExit
 	defer func() {
 		h.free(1)
@@ -250,7 +325,7 @@ func (h *handling) startBatch() {
 	ctx, cancel := context.WithCancelCause(h.values)
 	left := len(tasks)
 	for _, t := range tasks {
-		t.ctx, t.cancel = ctx, func(cause error) { // called once for each task, under the lock or when it is settled
+		t.cancel = func(cause error) { // called once for each task, under the lock or when it is settled
 			if cause == ErrLeaseLost {
 				if left--; left > 0 {
 					return
@@ -305,9 +380,7 @@ func (h *handling) lose(t *task) {
 		return
 	}
 	t.phase = lost
-	if t.cancel != nil {
-		t.cancel(ErrLeaseLost)
-	}
+	t.end(ErrLeaseLost)
 }
 
 func (h *handling) cancelAll(cause error) {
@@ -315,8 +388,8 @@ func (h *handling) cancelAll(cause error) {
 	defer h.mu.Unlock()
 	h.stopped = true
 	for t := h.hand.first; t != nil; t = t.next {
-		if t.phase == working && t.cancel != nil {
-			t.cancel(cause)
+		if t.phase == working {
+			t.end(cause)
 		}
 	}
 }

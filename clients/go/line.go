@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -103,6 +104,12 @@ func (l *line) run(ctx context.Context) error {
 // fill claims from the queues that may have jobs as many as there is room for.
 func (l *line) fill(ctx context.Context) (claimed int, err error) {
 	for _, h := range l.ordered(func(h *handling) bool { return h.hot && !h.awaited }) {
+		if l.w.works(h) {
+			runtime.Gosched() // whoever is about to give a slot back does so, and the call fills that too
+		}
+		if ctx.Err() != nil {
+			return claimed, ctx.Err()
+		}
 		n := l.w.reserve(h, maxClaim)
 		if n == 0 {
 			continue
@@ -120,13 +127,18 @@ func (l *line) fill(ctx context.Context) (claimed int, err error) {
 		if len(r.List) < n {
 			h.free(n - len(r.List))
 		}
+		tasks := make([]*task, 0, len(r.List))
 		for _, job := range r.List {
 			if len(job.List) != 3 {
-				return claimed, unexpected("EMQ.MCLAIM", r)
+				err = unexpected("EMQ.MCLAIM", r)
+				break
 			}
-			h.take(job.List[0], job.List[1], job.List[2].Int, asked, h.lease, ctx.Err() != nil)
+			tasks = append(tasks, h.task(job.List[0], job.List[1], job.List[2].Int, asked, h.lease))
 		}
-		claimed += len(r.List)
+		h.begin(ctx.Err() != nil, tasks...)
+		if claimed += len(tasks); err != nil {
+			return claimed, err
+		}
 	}
 	return claimed, nil
 }
@@ -155,6 +167,13 @@ func (l *line) ordered(meant func(*handling) bool) []*handling {
 		list[i] = p.h
 	}
 	return list
+}
+
+// works tells that slots of a queue are taken.
+func (w *Worker) works(h *handling) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return h.taken > 0
 }
 
 // reserve takes slots for a queue, as many as it may have and at most so many. Where there are not slots for all, a queue
@@ -205,7 +224,7 @@ func (l *line) await(ctx context.Context) error {
 	l.close(open, to)
 	if to != nil {
 		to.hot = true
-		to.take(r.List[1], r.List[2], r.List[3].Int, granted, l.lease(open), ctx.Err() != nil)
+		to.begin(ctx.Err() != nil, to.task(r.List[1], r.List[2], r.List[3].Int, granted, l.lease(open)))
 	}
 	return err
 }

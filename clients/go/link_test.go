@@ -20,6 +20,8 @@ type link struct {
 	carried map[*net.TCPConn]bool
 	lose    []byte // the answer to the next request with these bytes is lost, once the server has carried it out
 	lost    chan struct{}
+	look    []byte // the next request with these bytes is seen
+	seen    chan struct{}
 }
 
 func newLink(t testing.TB, s *store.Place) *link {
@@ -64,6 +66,14 @@ func (l *link) loseAnswer(verb string) {
 	l.lose = []byte(verb + "\r\n")
 }
 
+// sees tells when the next request that has the verb passes.
+func (l *link) sees(verb string) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.look, l.seen = []byte(verb+"\r\n"), make(chan struct{})
+	return l.seen
+}
+
 func (l *link) carry(from *net.TCPConn) {
 	c, err := net.Dial("tcp", l.to)
 	if err != nil {
@@ -84,6 +94,10 @@ func (l *link) carry(from *net.TCPConn) {
 			if l.lose != nil && bytes.Contains(b, l.lose) {
 				l.lose = nil
 				muted.Do(func() { close(mute) })
+			}
+			if l.look != nil && bytes.Contains(b, l.look) {
+				l.look = nil
+				close(l.seen)
 			}
 			return true
 		})

@@ -29,6 +29,8 @@ type queue struct {
 	max     int64
 	backoff Backoff
 	exact   bool
+
+	posts posts
 }
 
 // QueueOption changes how a queue's jobs are encoded, leased and retried. Producers and workers of a queue use the same
@@ -136,34 +138,41 @@ type Receipt struct {
 }
 
 // Enqueue puts a job into the queue. If the answer is lost the job is sent again under the same id: that makes no second job,
-// unless the first was done meanwhile. After an error, the receipt has the id under which the job may be there.
+// unless the first was done meanwhile. After an error, the receipt has the id under which the job may be there. Jobs that many
+// goroutines enqueue at once, and that are due now, go together in one call.
 func (q Queue[T]) Enqueue(ctx context.Context, v T, opts ...JobOption) (Receipt, error) {
 	o, err := q.options(opts)
 	if err != nil {
 		return Receipt{}, err
 	}
-	payload, err := q.codec.Encode(v)
+	encoded, err := q.codec.Encode(v)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("emq: a job for queue %q: %w", q.name, err)
 	}
+	payload := string(encoded)
 	own := o.id != ""
 	for {
 		id := o.id
 		if !own {
 			id = q.c.ids.next()
 		}
-		var r Reply
+		var status int64
 		var before bool
 		if o.mode == "" {
-			r, before, err = q.c.try(ctx, q.srv, "EMQ.ENQUEUE", "2", q.rows+string(id), q.pending, string(id), string(payload))
+			before, err = q.c.insist(ctx, func(ctx context.Context) (err error) {
+				status, err = q.post(ctx, id, payload)
+				return err
+			})
 		} else {
-			r, before, err = q.c.try(ctx, q.srv, "EMQ.SCHEDULE", "2", q.rows+string(id), q.scheduled, string(id), string(payload),
+			var r Reply
+			r, before, err = q.c.try(ctx, q.srv, "EMQ.SCHEDULE", "2", q.rows+string(id), q.scheduled, string(id), payload,
 				o.mode, strconv.FormatInt(o.ms, 10))
+			status = r.Int
 		}
 		switch {
 		case err != nil:
 			return Receipt{ID: id}, err
-		case r.Int == 1 || !own && before: // it was there because it had been sent
+		case status == 1 || !own && before: // it was there because it had been sent
 			return Receipt{id, true}, nil
 		case own:
 			return Receipt{id, false}, nil

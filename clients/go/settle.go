@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 )
 
@@ -22,51 +22,54 @@ const (
 	toReturn  // at once, since the worker stops
 )
 
-// settler tells the server what became of a queue's jobs. A settlement is sent at once; those that come while it is under way
-// go together, in the next calls.
+// settler tells the server what became of a queue's jobs. A settlement is sent at once, and those that come while it is under way go
+// together, in the next calls. Of jobs that take no time, many are done at the same moment: the first lets the others have their
+// turn, and they go with it.
 type settler struct {
-	mu    sync.Mutex
 	busy  bool
 	queue []*task
 	spare []*task
 }
 
+// noTime is what a job takes at most that takes no time.
+const noTime = time.Millisecond
+
 // settle has the server told of a job, once. The caller may be the one who tells it, and of other jobs as well.
 func (h *handling) settle(t *task, what settlement, delay time.Duration, why error) {
+	took := h.w.now() - t.since
 	h.mu.Lock()
-	was := t.phase
-	if was == working {
-		t.phase = settling
-	}
-	h.mu.Unlock()
-	switch was {
+	defer h.mu.Unlock()
+	switch t.phase {
 	case settling, finished:
 		return
 	case lost:
-		h.done(t, Lost, ErrLeaseLost)
+		h.unlocked(func() { h.done(t, Lost, ErrLeaseLost) })
 		return
 	}
-	t.what, t.delay, t.err, t.took = what, delay, why, h.w.now()-t.since
-
+	t.phase, t.what, t.delay, t.err, t.took = settling, what, delay, why, took
 	s := &h.settler
-	s.mu.Lock()
 	s.queue = append(s.queue, t)
 	if s.busy {
-		s.mu.Unlock()
 		return
 	}
-	s.busy = true
+	if s.busy = true; took < noTime && h.hand.first != h.hand.last {
+		h.unlocked(runtime.Gosched)
+	}
 	for len(s.queue) > 0 {
 		tasks := s.queue
 		s.queue = s.spare[:0]
-		s.mu.Unlock()
-		h.tell(tasks)
+		h.unlocked(func() { h.tell(tasks) })
 		clear(tasks)
-		s.mu.Lock()
 		s.spare = tasks[:0]
 	}
 	s.busy = false
-	s.mu.Unlock()
+}
+
+// unlocked does something without the lock that is held.
+func (h *handling) unlocked(do func()) {
+	h.mu.Unlock()
+	defer h.mu.Lock()
+	do()
 }
 
 // tell sends the settlements of some jobs.
@@ -204,9 +207,7 @@ func (h *handling) done(t *task, o Outcome, err error) {
 	h.hand.remove(t)
 	t.phase = finished
 	h.mu.Unlock()
-	if t.cancel != nil {
-		t.cancel(nil)
-	}
+	t.end(nil)
 	h.w.counts[o].Add(1)
 	for _, hook := range h.w.observe {
 		hook(Event{Queue: h.name, ID: t.ID, Token: t.Token, Outcome: o, Err: err, Took: t.took})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -261,8 +262,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	for _, h := range w.handlings {
-		h.values, h.ready = context.WithoutCancel(ctx), make(chan *task)
-		defer close(h.ready)
+		h.values = context.WithoutCancel(ctx)
+		h.more, h.most = sync.NewCond(&h.mu), runtime.GOMAXPROCS(0)
+		defer h.close()
 	}
 
 	claiming, stop := context.WithCancelCause(ctx)

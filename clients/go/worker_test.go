@@ -269,6 +269,132 @@ func TestLostLease(t *testing.T) {
 	require.NotContains(t, conn.Do("INFO", "commandstats"), "cmdstat_EMQ.MCOMPLETE", "nothing is told of a lost job")
 }
 
+// A handler's context is as one of context.WithCancelCause, looked at before its end or after it. Children of it need no goroutine.
+func TestContext(t *testing.T) {
+	type key struct{}
+	values := context.WithValue(t.Context(), key{}, "a value")
+	for _, c := range []struct{ cause, want error }{{emq.ErrLeaseLost, emq.ErrLeaseLost}, {nil, context.Canceled}} {
+		early, end := emq.JobContext(context.WithoutCancel(values))
+		late, endLate := emq.JobContext(context.WithoutCancel(values))
+		require.Equal(t, "a value", early.Value(key{}))
+		require.NoError(t, early.Err())
+		require.NoError(t, context.Cause(early))
+		_, limited := early.Deadline()
+		require.False(t, limited)
+		children := func(of context.Context) []context.Context {
+			before := runtime.NumGoroutine()
+			list := []context.Context{of, context.WithValue(of, key{}, 1)}
+			for range 100 {
+				child, cancel := context.WithTimeout(of, time.Hour)
+				t.Cleanup(cancel)
+				list = append(list, child)
+			}
+			require.Less(t, runtime.NumGoroutine(), before+50)
+			return list
+		}
+		all := children(early)
+		ended := make(chan error, 1)
+		context.AfterFunc(early, func() { ended <- context.Cause(early) })
+		for _, end := range []func(error){end, endLate} {
+			end(c.cause)
+			end(emq.ErrTimeout) // too late
+		}
+		require.Equal(t, c.want, <-ended)
+		for _, ctx := range append(all, children(late)...) {
+			<-ctx.Done()
+			require.Equal(t, context.Canceled, ctx.Err())
+			require.Equal(t, c.want, context.Cause(ctx))
+		}
+	}
+}
+
+// What a handler began under its context ends with the job, and has the values of Run's context.
+func TestContextOfJob(t *testing.T) {
+	s := serve(t)
+	c := client(t, s)
+	q := emq.NewQueue[bool](c, "q")
+	type key struct{}
+	kept := make(chan context.Context, 2)
+	w := emq.NewWorker(c, quiet)
+	emq.Handle(w, q, func(ctx context.Context, j *emq.Job[bool]) error {
+		kept <- ctx
+		if j.Value {
+			return ctx.Err()
+		}
+		return nil
+	})
+	_, err := q.EnqueueMany(t.Context(), slices.Values([]bool{false, true}))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.WithValue(t.Context(), key{}, "of Run"))
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	for range 2 {
+		ctx := <-kept
+		require.Equal(t, "of Run", ctx.Value(key{}))
+		<-ctx.Done()
+		require.Equal(t, context.Canceled, context.Cause(ctx))
+	}
+	stop()
+	require.NoError(t, <-done)
+}
+
+// Handlers that wait for one another run, as many as there are slots, whoever hands them their jobs.
+func TestAllSlotsAtOnce(t *testing.T) {
+	s := serve(t)
+	c := client(t, s)
+	const slots, rounds = 50, 20
+	q := emq.NewQueue[int](c, "q")
+	_, err := q.EnqueueMany(t.Context(), slices.Values(make([]int, slots*rounds)))
+	require.NoError(t, err)
+	var mu sync.Mutex
+	came, all := 0, make(chan struct{})
+	w := emq.NewWorker(c, quiet)
+	emq.Handle(w, q, func(ctx context.Context, _ *emq.Job[int]) error {
+		mu.Lock()
+		together := all
+		came++
+		number := came
+		if number%slots == 0 {
+			close(all)
+			all = make(chan struct{})
+		}
+		mu.Unlock()
+		if <-together; number%7 == 0 {
+			runtime.Goexit()
+		}
+		return nil
+	}, emq.Concurrency(slots))
+	r := run(t, w)
+	store.WaitFor(t, "all rounds", func() bool { return w.Count(emq.Completed)+w.Count(emq.Retried) == slots*rounds })
+	r.stop(t)
+}
+
+// A row without a payload is a dead letter, for whatever handler.
+func TestNoPayload(t *testing.T) {
+	s := serve(t)
+	c, conn := client(t, s), s.Conn()
+	var events gathered
+	w := emq.NewWorker(c, quiet, events.observe())
+	one, many := emq.NewQueue[string](c, "one", emq.Encoding(emq.Raw)), emq.NewQueue[string](c, "many", emq.Encoding(emq.Raw))
+	var handled atomic.Int64
+	emq.Handle(w, one, func(context.Context, *emq.Job[string]) error { handled.Add(1); return nil })
+	emq.HandleBatch(w, many, 1, 0, func(context.Context, []*emq.Job[string]) []error { handled.Add(1); return nil })
+	for _, q := range []emq.Queue[string]{one, many} {
+		r, err := q.Enqueue(t.Context(), "")
+		require.NoError(t, err)
+		conn.Do("HDEL", wire.Queue(q.Name()).Row(string(r.ID)), "payload")
+		_, err = q.Enqueue(t.Context(), "")
+		require.NoError(t, err)
+	}
+	r := run(t, w)
+	events.wait(t, 4)
+	r.stop(t)
+	require.Equal(t, int64(2), handled.Load())
+	for _, q := range []string{"one", "many"} {
+		require.Equal(t, map[string]string{"completed": "1", "dead": "1"}, sizes(t, s, q))
+	}
+}
+
 // A worker that stops lets its handlers end within the grace, ends the others' contexts, and gives their jobs back uncounted,
 // also those of handlers that do not return.
 func TestStop(t *testing.T) {
