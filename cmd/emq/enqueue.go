@@ -390,7 +390,7 @@ func inBatches[T any](ctx context.Context, a *app, delimiter byte, n int, parse 
 			cancel()
 			switch {
 			case err != nil && sure > 0:
-				return fmt.Errorf("lines %d to %d, of which %d are done: %w", b.first, b.last, sure, err)
+				return fmt.Errorf("lines %d to %d, of which %s are done: %w", b.first, b.last, count(sure), err)
 			case err != nil:
 				return fmt.Errorf("lines %d to %d: %w", b.first, b.last, err)
 			}

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/rivo/uniseg"
+
+	"emq/operator"
 )
 
 // record is one line of --json: names and values in the order in which they were given. The names are stable, and documented in
@@ -73,51 +73,11 @@ func (a *app) emit(r *record) error {
 	return err
 }
 
-// printable has all that is no visible text, and might speak to a terminal, as Go escapes it; it stays on one line.
-func printable(s string) string {
-	if strings.IndexFunc(s, func(c rune) bool { return c == utf8.RuneError || !unicode.IsPrint(c) }) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for len(s) > 0 {
-		c, n := utf8.DecodeRuneInString(s)
-		switch {
-		case c == utf8.RuneError && n == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case unicode.IsPrint(c):
-			b.WriteRune(c)
-		default:
-			q := strconv.QuoteRune(c)
-			b.WriteString(q[1 : len(q)-1])
-		}
-		s = s[n:]
-	}
-	return b.String()
-}
-
-// shell is a text as a word of a shell's.
-func shell(s string) string {
-	switch {
-	case s != "" && strings.IndexFunc(s, func(c rune) bool {
-		return !(c < 128 && (unicode.IsLetter(c) || unicode.IsDigit(c)) || strings.ContainsRune("-_./:@,+", c))
-	}) < 0:
-		return s
-	case s == printable(s):
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-	}
-	var b strings.Builder
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '\'' || c == '\\':
-			b.WriteString(`\` + string(c))
-		case c < ' ' || c >= 127:
-			fmt.Fprintf(&b, `\x%02x`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return "$'" + b.String() + "'"
-}
+// printable, shell, count and many are texts as package operator writes them.
+func printable(s string) string                   { return operator.Printable(s) }
+func shell(s string) string                       { return operator.Shell(s) }
+func count[N int | int64](n N) string             { return operator.Count(n) }
+func many[N int | int64](n N, what string) string { return operator.Many(n, what) }
 
 // output is the standard output, which remembers that something could not be written there: what a command has done is then not
 // told, whether it looked at the error or not.
@@ -226,23 +186,6 @@ func plain(s string) string {
 		_, after, _ := strings.Cut(rest, "m")
 		s = before + after
 	}
-}
-
-// count is a number with its thousands apart.
-func count[N int | int64](n N) string {
-	digits := strconv.FormatInt(int64(n), 10)
-	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
-}
-
-// many is a number of things: "1 job", "3,000 jobs".
-func many[N int | int64](n N, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return count(n) + " " + thing
 }
 
 // size is a number of bytes.

@@ -28,14 +28,8 @@ var formats = template.FuncMap{
 	},
 }
 
-// num is a whole number with its thousands apart.
-func num(n any) string {
-	s := strconv.FormatInt(reflect.ValueOf(n).Int(), 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
+// num is a whole number of whatever type.
+func num(n any) string { return operator.Count(reflect.ValueOf(n).Int()) }
 
 // rate is jobs per second, as exact as one can use.
 func rate(v float64) string {
