@@ -92,6 +92,7 @@ It looks at all keys of the database, a part in each call, which workers hardly 
 			if !a.json && len(found) == 0 {
 				fmt.Fprintf(a.out, "%s: all is where it should be.\n", many(len(names), "queue"))
 			}
+			a.tellMoves(ctx, s, names...)
 			return nil
 		},
 	}

@@ -258,7 +258,7 @@ func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 			if o.Password, err = a.askPassword(ctx, "the server"); ctx.Err() != nil {
 				return nil, err
 			} else if err != nil || o.Password == "" {
-				return nil, failure(exitUnreachable, "%s wants a password: $EMQ_PASSWORD, --password-file, or a terminal to be asked on", p)
+				return nil, failure(exitUnreachable, "%s wants a password: $EMQ_PASSWORD, --password-file, or a terminal to be asked on: %w", p, refusal)
 			}
 			continue
 		}
@@ -266,7 +266,7 @@ func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 		if errors.Is(err, errNoAnswer) {
 			err = fmt.Errorf("no answer within %s", a.timeout)
 		}
-		return nil, failure(exitUnreachable, "%s can't be reached: %s", p, strings.TrimPrefix(err.Error(), "emq: "))
+		return nil, failure(exitUnreachable, "%s can't be reached: %w", p, err)
 	}
 }
 

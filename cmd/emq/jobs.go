@@ -98,6 +98,11 @@ func (a *app) present(ctx context.Context, s *operator.Server, names ...string) 
 		case q.Err != nil && !isClass(q.Err, "WRONGTYPE") && !isClass(q.Err, "NOPERM"):
 			return q.Err
 		case blank(q):
+			if moves, err := s.Moves(ctx, q.Name); err != nil {
+				return err
+			} else if len(moves) > 0 {
+				continue // all that it has is on the way to another
+			}
 			return absent("there is no queue %s; \"emq ls\" lists them", shell(q.Name))
 		}
 	}

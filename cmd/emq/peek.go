@@ -81,6 +81,10 @@ to go on.`,
 			switch {
 			case a.json:
 				return nil
+			default:
+				defer a.tellMoves(ctx, s, queue)
+			}
+			switch {
 			case len(jobs) == 0:
 				fmt.Fprintf(a.err, "No job of %s is %s.\n", printable(queue), state)
 				return nil
