@@ -12,9 +12,13 @@ import (
 	"emq/operator"
 )
 
-// progress shows a bar for some work on stderr, if that is a terminal. step is what package operator calls after each call; done
+// progress shows a bar for some work on jobs on stderr, if that is a terminal. step is what package operator calls after each call; done
 // takes the bar away.
 func (a *app) progress(what string) (step func(operator.Progress), done func()) {
+	return a.progressOf("jobs", what)
+}
+
+func (a *app) progressOf(things, what string) (step func(operator.Progress), done func()) {
 	if !terminal(a.err) {
 		return func(operator.Progress) {}, func() {}
 	}
@@ -23,7 +27,7 @@ func (a *app) progress(what string) (step func(operator.Progress), done func()) 
 	bar := progressbar.NewOptions64(1,
 		progressbar.OptionSetWriter(a.err),
 		progressbar.OptionSetDescription(what),
-		progressbar.OptionSetItsString("jobs"),
+		progressbar.OptionSetItsString(things),
 		progressbar.OptionShowCount(), progressbar.OptionShowIts(),
 		progressbar.OptionFullWidth(),
 		progressbar.OptionThrottle(50*time.Millisecond))
