@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -26,6 +27,7 @@ type app struct {
 
 	quiet bool     // nobody is to be asked for a password
 	link  emq.Conn // made by app.conn
+	bar   *progressbar.ProgressBar
 }
 
 func (a *app) flags(root *cobra.Command) {

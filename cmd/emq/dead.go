@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"iter"
 	"regexp"
@@ -201,11 +202,12 @@ func newDeadLs(a *app) *cobra.Command {
 				return err
 			}
 			f.Rows, f.Payload = true, glance
-			var jobs []operator.Job
+			table := a.jobTable()
+			var jobs []operator.Job // of the page that is to be written
 			told, more := 0, false
 			for j, err := range a.chosen(ctx, s, queue, c, f) {
 				if err != nil {
-					return err
+					return errors.Join(table.print(emq.StateDead, jobs, false), err)
 				}
 				if more = n > 0 && told == n; more {
 					break
@@ -214,18 +216,23 @@ func newDeadLs(a *app) *cobra.Command {
 					if err := a.emit(jobRecord(j).payload(j)); err != nil {
 						return err
 					}
-				} else {
-					jobs = append(jobs, j)
+					continue
 				}
+				if len(jobs) == jobPage {
+					if err := table.print(emq.StateDead, jobs, true); err != nil {
+						return err
+					}
+					jobs = jobs[:0]
+				}
+				jobs = append(jobs, j)
 			}
-			switch {
-			case a.json:
+			if a.json {
 				return nil
-			case len(jobs) == 0:
+			}
+			if told == 0 {
 				fmt.Fprintf(a.err, "No such dead letters of %s.\n", printable(queue))
-				return nil
 			}
-			if err := a.jobTable(emq.StateDead, jobs); err != nil {
+			if err := table.print(emq.StateDead, jobs, false); err != nil {
 				return err
 			}
 			if more {

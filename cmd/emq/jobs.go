@@ -139,40 +139,56 @@ func (a *app) room() int {
 	return 200
 }
 
-// jobTable lists jobs, their errors and payloads cut to what there is room for.
-func (a *app) jobTable(state emq.State, jobs []operator.Job) error {
-	p := a.colours(a.out)
-	head := []string{"ID", ">MADE"}
-	timed := map[emq.State]string{emq.StateActive: ">LEASE", emq.StateScheduled: ">DUE"}[state]
-	if timed != "" {
-		head = append(head, timed)
+// jobPage is how many jobs a table is written at a time.
+const jobPage = 1000
+
+// jobTable lists jobs page by page, their errors and payloads cut to what there is room for beside the jobs of the first page.
+type jobTable struct {
+	*table
+	a      *app
+	failed bool // it has a column for errors
+	left   int
+}
+
+func (a *app) jobTable() *jobTable { return &jobTable{a: a} }
+
+// print lists jobs of a state; more tells that others will follow, which may have errors though these have none.
+func (t *jobTable) print(state emq.State, jobs []operator.Job, more bool) error {
+	if len(jobs) == 0 {
+		return nil
 	}
-	failed := slices.ContainsFunc(jobs, func(j operator.Job) bool { return j.LastError != "" })
-	head = append(head, ">CLAIMS", ">FAILURES")
-	if failed {
-		head = append(head, "LAST ERROR")
-	}
-	t := columns(append(head, "PAYLOAD")...)
-	used := 0
+	p := t.a.colours(t.a.out)
 	var rows [][]string
 	for _, j := range jobs {
 		row := []string{printable(j.ID), ago(j.Made)}
-		if timed != "" {
-			due := span(time.Until(j.Due))
-			row = append(row, due)
+		if state == emq.StateActive || state == emq.StateScheduled {
+			row = append(row, span(time.Until(j.Due)))
 		}
-		row = append(row, count(j.Claims), count(j.Failures))
-		rows = append(rows, row)
-		width := 0
-		for i, cell := range row {
-			width += max(wide(cell), len(head[i])) + 2
-		}
-		used = max(used, width)
+		rows = append(rows, append(row, count(j.Claims), count(j.Failures)))
 	}
-	left := max(a.room()-used, 30)
+	if t.table == nil {
+		head := []string{"ID", ">MADE"}
+		if timed := map[emq.State]string{emq.StateActive: ">LEASE", emq.StateScheduled: ">DUE"}[state]; timed != "" {
+			head = append(head, timed)
+		}
+		head = append(head, ">CLAIMS", ">FAILURES")
+		used := 0
+		for _, row := range rows {
+			width := 0
+			for i, cell := range row {
+				width += max(wide(cell), len(head[i])) + 2
+			}
+			used = max(used, width)
+		}
+		t.left = max(t.a.room()-used, 30)
+		if t.failed = more || slices.ContainsFunc(jobs, func(j operator.Job) bool { return j.LastError != "" }); t.failed {
+			head = append(head, "LAST ERROR")
+		}
+		t.table = columns(append(head, "PAYLOAD")...)
+	}
 	for i, j := range jobs {
-		row, left := rows[i], left
-		if failed {
+		row, left := rows[i], t.left
+		if t.failed {
 			half := left * 3 / 5
 			row = append(row, cut(printable(j.LastError), half-2))
 			left -= half
@@ -186,7 +202,7 @@ func (a *app) jobTable(state emq.State, jobs []operator.Job) error {
 		}
 		t.add(append(row, body)...)
 	}
-	return t.print(a)
+	return t.table.print(t.a)
 }
 
 // readable is a payload for people: JSON indented, text as it is but what might speak to a terminal, else bytes in hex. kind

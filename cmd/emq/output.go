@@ -100,10 +100,12 @@ func bare(stream any) any {
 	return stream
 }
 
-// table prints rows in columns. A column whose name begins with > is flush right.
+// table prints rows in columns. A column whose name begins with > is flush right. It can be printed bit by bit: the rows that are printed first
+// say how wide the columns are.
 type table struct {
-	head []string
-	rows [][]string
+	head   []string
+	rows   [][]string
+	widths []int // of what was printed
 }
 
 func columns(head ...string) *table { return &table{head: head} }
@@ -111,25 +113,31 @@ func columns(head ...string) *table { return &table{head: head} }
 // add adds a row, of texts that are printable.
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
+// print prints what was added since it was last called.
 func (t *table) print(a *app) error {
+	a.unbar()
 	_, err := io.WriteString(a.out, strings.Join(t.lines(a.colours(a.out)), "\n")+"\n")
+	t.rows = nil
 	return err
 }
 
 func (t *table) lines(p palette) (lines []string) {
-	widths := make([]int, len(t.head))
-	for i, h := range t.head {
-		widths[i] = uniseg.StringWidth(strings.TrimPrefix(h, ">"))
-	}
-	for _, row := range t.rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], wide(cell))
+	first := t.widths == nil
+	if first {
+		t.widths = make([]int, len(t.head))
+		for i, h := range t.head {
+			t.widths[i] = uniseg.StringWidth(strings.TrimPrefix(h, ">"))
+		}
+		for _, row := range t.rows {
+			for i, cell := range row {
+				t.widths[i] = max(t.widths[i], wide(cell))
+			}
 		}
 	}
 	line := func(cells []string) {
 		var l strings.Builder
 		for i, cell := range cells {
-			pad := strings.Repeat(" ", widths[i]-wide(cell))
+			pad := strings.Repeat(" ", max(t.widths[i]-wide(cell), 0))
 			if strings.HasPrefix(t.head[i], ">") {
 				cell = pad + cell
 			} else {
@@ -146,7 +154,9 @@ func (t *table) lines(p palette) (lines []string) {
 	for i, h := range t.head {
 		head[i] = p.faint(strings.TrimPrefix(h, ">"))
 	}
-	line(head)
+	if first {
+		line(head)
+	}
 	for _, row := range t.rows {
 		line(row)
 	}

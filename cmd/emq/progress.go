@@ -33,6 +33,7 @@ func (a *app) progressOf(things, what string) (step func(operator.Progress), don
 		progressbar.OptionThrottle(50*time.Millisecond))
 	bar.StartWithoutRender()
 	shown := false
+	a.bar = bar
 	return func(p operator.Progress) {
 			shown = true
 			if total := max(p.Total, p.Seen, 1); bar.GetMax64() != total {
@@ -42,11 +43,19 @@ func (a *app) progressOf(things, what string) (step func(operator.Progress), don
 				_ = bar.Set64(p.Seen)
 			}
 		}, func() {
+			a.bar = nil
 			if shown {
 				_ = bar.Clear()
 				_ = bar.Exit()
 			}
 		}
+}
+
+// unbar takes the bar away for what is written now; with the next step it is there again.
+func (a *app) unbar() {
+	if a.bar != nil {
+		_ = a.bar.Clear()
+	}
 }
 
 // confirm asks whether to do something, told as a question's words: "Requeue 3,000 dead letters of mails". Where nobody can be
