@@ -522,7 +522,7 @@ func TestExportImport(t *testing.T) {
 	e.sound()
 	digest := e.c.Do("DEBUG", "DIGEST")
 	again := e.fed(r.out, "import", "--json")
-	require.Equal(t, told{0, `{"imported":0,"there":371}` + "\n", ""}, again)
+	require.Equal(t, told{0, `{"imported":0,"there":371,"bad":0}` + "\n", ""}, again)
 	records(t, again.out)
 	require.Equal(t, digest, e.c.Do("DEBUG", "DIGEST"))
 	require.Equal(t, told{0, "", "371 jobs imported\n"}, e.fed(r.out, "import", "--queue", "one"))
@@ -555,9 +555,25 @@ func TestExportImport(t *testing.T) {
 		r := e.fed(tt.line+"\n", "import")
 		require.Equal(t, exitRefused, r.code, tt.line)
 		require.Contains(t, r.err, tt.want)
-		require.Contains(t, r.err, "line")
+		require.Contains(t, r.err, "line 1: ")
+		require.Contains(t, r.err, "--skip-bad leaves such lines out\n")
 		require.Empty(t, e.sizes("q"))
 	}
+	// Lines that are wrong are left out where that is said, and named; the others are imported.
+	good := `{"queue":"q","id":"JOB%d","state":"pending","attempts":0,"payload":"x"}` + "\n"
+	lines := fmt.Sprintf(good, 1) + "\n" + `{"queue":"q","id":"JOB2","state":"pending","attempts":"x","payload":"x"}` + "\nnix\n" +
+		`{"queue":"q","id":"JOB2","state":"pending","payload":"x","fields":{"attempts":"x"}}` + "\n" + fmt.Sprintf(good, 3)
+	r = e.fed(lines, "import", "--skip-bad")
+	require.Equal(t, exitRefused, r.code)
+	require.Equal(t, "line 3: a number is a JSON string, which it can't be: left out\nline 4: invalid character 'i' in literal null (expecting 'u'): left out\n"+
+		"line 5: JOB2 has \"x\" for its attempts, which is no number of claims: left out\n2 jobs imported\nemq: 3 lines left out: no jobs\n", r.err)
+	require.Equal(t, map[string]int64{"pending": 2}, e.sizes("q"))
+	r = e.fed(strings.Repeat("nix\n", 1000)+fmt.Sprintf(good, 4)+`{"queue":"q","id":"JOB5","state":"pending","attempts":1.5,"payload":"x"}`, "import", "--skip-bad", "--json")
+	require.Equal(t, exitRefused, r.code)
+	require.Equal(t, `{"imported":1,"there":0,"bad":1001}`+"\n", r.out)
+	require.Equal(t, 22, strings.Count(r.err, "\n"))
+	require.Contains(t, r.err, "… and 981 lines more left out\nemq: 1,001 lines left out: no jobs\n")
+	require.Equal(t, map[string]int64{"pending": 3}, e.sizes("q"))
 }
 
 // An export that is interrupted tells where to go on, and the two together have every job.
