@@ -25,6 +25,7 @@ type app struct {
 
 	yes, dryRun bool // of commands with app.bulk
 
+	waits bool     // for a server that is a replica to become the primary
 	quiet bool     // nobody is to be asked for a password
 	link  emq.Conn // made by app.conn
 	bar   *progressbar.ProgressBar

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"slices"
@@ -241,7 +242,7 @@ func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 		return nil, err
 	}
 	for {
-		c := reached{emq.Dial(o), a.err, new(sync.Once)}
+		c := reached{emq.Dial(o), a.err, a.waits || o.Sentinel.MasterSet != "", new(sync.Once)}
 		hello, cancel := context.WithTimeout(ctx, a.timeout)
 		_, err := c.Do(hello, "PING")
 		cancel()
@@ -285,14 +286,21 @@ func (p place) String() string {
 // reached is a connection that tells the server's refusals from the loss of the server.
 type reached struct {
 	emq.Conn
-	err  io.Writer
-	once *sync.Once // that the server is a replica is told at once, though it is asked again for a while
+	err io.Writer
+	// waits for a replica to become the primary, or for Sentinels to name another, as a client does; that is told once. Others are told at
+	// once which server to ask.
+	waits bool
+	once  *sync.Once
 }
 
 func (r reached) Do(ctx context.Context, args ...string) (emq.Reply, error) {
 	reply, err := r.Conn.Do(ctx, args...)
 	if err == nil || errors.As(err, new(*emq.Error)) || errors.Is(err, context.Canceled) || errors.Is(err, emq.ErrClosed) {
-		if isClass(err, "READONLY") {
+		switch {
+		case !isClass(err, "READONLY"):
+		case !r.waits:
+			return reply, r.replica(ctx)
+		default:
 			r.once.Do(func() {
 				fmt.Fprintln(r.err, "emq: the server is a replica, and takes no changes unless it becomes the primary")
 			})
@@ -303,6 +311,25 @@ func (r reached) Do(ctx context.Context, args ...string) (emq.Reply, error) {
 		err = errNoAnswer
 	}
 	return reply, failure(exitUnreachable, "%w", err)
+}
+
+// replica is the refusal of a server that takes no changes, of a class that no client tries again.
+func (r reached) replica(ctx context.Context) error {
+	of := ""
+	if info, err := r.Conn.Do(ctx, "INFO", "replication"); err == nil {
+		host, port := field(info.Str, "master_host"), field(info.Str, "master_port")
+		if host != "" {
+			of = " of " + net.JoinHostPort(host, port)
+		}
+	}
+	return &emq.Error{Text: "it is a replica" + of + ", and takes no changes: name the primary, by --url or a context, or Sentinels that know it"}
+}
+
+// field is a field of what INFO answers.
+func field(info, name string) string {
+	_, rest, _ := strings.Cut(info, "\n"+name+":")
+	value, _, _ := strings.Cut(rest, "\r")
+	return value
 }
 
 // errNoAnswer is what a server has that can be reached, and hangs.

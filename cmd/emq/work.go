@@ -83,6 +83,7 @@ is given back and this program ends.`,
 			}
 			w.command[0] = path
 			ctx := cmd.Context()
+			w.waits = true
 			if w.client, err = a.client(ctx); err != nil {
 				return err
 			}

@@ -210,7 +210,7 @@ type flash struct {
 // to ends a POST: it goes on at a URL, where what was done is told.
 func (p *Page) to(w http.ResponseWriter, r *request, where, text string, err error) error {
 	if err != nil {
-		text = "!" + reason(err)
+		text = "!" + outcome(err)
 	}
 	if text != "" {
 		if len(text) > 1500 { // a cookie has 4 KiB, and each byte may be three in it
@@ -244,10 +244,25 @@ func reason(err error) string {
 		return ""
 	case errors.As(err, &refusal) && refusal.Class() == "NOPERM":
 		return "The page's user of Valkey has not the right to do this: " + visible(refusal.Text)
+	case errors.As(err, &refusal) && refusal.Class() == "READONLY":
+		return "This Valkey is a replica, and takes no changes: its primary does."
 	case errors.As(err, &refusal):
 		return "Valkey refused it: " + visible(refusal.Text)
 	}
 	return visible(strings.TrimPrefix(err.Error(), "emq: "))
+}
+
+// outcome is the reason why something was not done, or may have been done and nobody knows.
+func outcome(err error) string {
+	var refusal *emq.Error
+	var broken *net.OpError
+	switch {
+	case errors.As(err, &refusal) || !passes(err):
+		return reason(err)
+	case errors.As(err, &broken) && broken.Op == "dial":
+		return "Valkey can't be reached, so nothing was changed: " + reason(err)
+	}
+	return "Valkey did not answer (" + reason(err) + "). It may have been done all the same: see how it is now, before you do it again."
 }
 
 // passes reports whether one of the errors ends by itself: the server can't be reached, or does not serve at the moment.
