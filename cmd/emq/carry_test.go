@@ -317,6 +317,28 @@ esac`)
 	d.sound()
 }
 
+// A run from cron ends by itself when nothing is left for it, whatever comes later and whatever others have in hand.
+func TestWorkUntilEmpty(t *testing.T) {
+	d := pumped(t)
+	job := script(t, `read -r what; echo "$what"; case $what in later) exit 75 ;; more) `+d.command().Path+` enqueue mails last >&2 ;; esac`)
+	d.must(mails.Enqueue("JOB1", "another's"), mails.Claim(1<<40), mails.Enqueue("JOB2", "b"))
+	require.Equal(t, 0, d.fed("a\nlater\nmore\n", "enqueue", "mails", "--raw").code)
+	r := d.emq("work", "mails", "empty", "--until-empty", "--quiet", "--later", "1h", "--", job)
+	require.Equal(t, 0, r.code, r.err)
+	require.NotContains(t, r.err, "level=INFO")
+	require.ElementsMatch(t, strings.Fields("a later more last b"), strings.Fields(r.out))
+	require.Equal(t, map[string]int64{"scheduled": 1, "active": 1}, d.sizes(mails))
+
+	d.must(mails.Enqueue("JOB3", "c"), mails.Pause(0))
+	require.Equal(t, told{0, "", ""}, d.emq("work", "mails", "--until-empty", "--quiet", "--", job))
+	require.Equal(t, int64(1), d.sizes(mails)["pending"])
+	d.c.Must("ACL SETUSER few on >secret +@emq -emq.stats +ping +hello +client ~emq:*")
+	r = d.with("EMQ_URL=valkey://few@"+d.p.Addr(), "EMQ_PASSWORD=secret").emq("work", "mails", "--until-empty", "--", job)
+	require.Equal(t, exitRefused, r.code)
+	require.Contains(t, r.err, "emq: --until-empty: the server refused: NOPERM")
+	d.sound()
+}
+
 // SIGTERM: what runs may end, nothing more is claimed; when the grace is over it is killed, and its job given back.
 func TestWorkStops(t *testing.T) {
 	d := pumped(t)
