@@ -48,6 +48,30 @@ func (c *choice) flags(cmd *cobra.Command, group bool) {
 	}
 }
 
+// completeGroups completes the short names of the groups of the queue that is named, with how many jobs each has and its error.
+func (a *app) completeGroups(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	const none = cobra.ShellCompDirectiveNoFileComp
+	if len(args) == 0 {
+		return nil, none
+	}
+	ctx, s, cancel, err := a.completing()
+	defer cancel()
+	if err != nil {
+		return nil, none
+	}
+	groups, err := s.Groups(ctx, args[0], emq.StateDead, operator.Filter{}, nil)
+	if err != nil {
+		return nil, none
+	}
+	var found []string
+	for _, g := range groups {
+		if name := nameOf(g.Error); g.Error != others && strings.HasPrefix(name, begun) {
+			found = append(found, name+"\t"+many(g.Jobs, "job")+": "+cut(printable(g.Error), 60))
+		}
+	}
+	return found, none | cobra.ShellCompDirectiveKeepOrder
+}
+
 func (c *choice) any() bool { return c.match+c.group+c.olderThan != "" }
 
 // words are the flags again, for a command that is printed.
@@ -242,6 +266,7 @@ func newDeadLs(a *app) *cobra.Command {
 		},
 	}
 	c.flags(cmd, true)
+	_ = cmd.RegisterFlagCompletionFunc("group", a.completeGroups)
 	cmd.Flags().IntVarP(&n, "number", "n", n, "how many, 0 for all")
 	return cmd
 }
@@ -370,6 +395,7 @@ func newDeadBulk(a *app, what operator.Action, cmd *cobra.Command) *cobra.Comman
 		return err
 	}
 	c.flags(cmd, true)
+	_ = cmd.RegisterFlagCompletionFunc("group", a.completeGroups)
 	cmd.Flags().BoolVar(&c.all, "all", false, "every dead letter of the queue")
 	return a.bulk(cmd)
 }

@@ -236,6 +236,14 @@ func block(s string) string {
 	return strings.Join(lines, "\n")
 }
 
+// completing is the server while somebody waits for what to choose from: nobody is asked for a password, and it does not take long.
+func (a *app) completing() (context.Context, *operator.Server, context.CancelFunc, error) {
+	a.quiet, a.timeout = true, min(a.timeout, time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	s, err := a.server(ctx)
+	return ctx, s, cancel, err
+}
+
 // completeQueues completes the names of queues, of the first n arguments, or with -1 of all.
 func (a *app) completeQueues(n int) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
@@ -243,10 +251,8 @@ func (a *app) completeQueues(n int) func(*cobra.Command, []string, string) ([]st
 		if n >= 0 && len(args) >= n {
 			return nil, none
 		}
-		a.quiet, a.timeout = true, min(a.timeout, time.Second)
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		ctx, s, cancel, err := a.completing()
 		defer cancel()
-		s, err := a.server(ctx)
 		if err != nil {
 			return nil, none
 		}

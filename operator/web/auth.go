@@ -40,7 +40,7 @@ func (f AuthFunc) Who(r *http.Request) (string, Role) { return f(r) }
 // whoever has none of his own. The page must then be reachable through the proxy alone, and the proxy must not let the header
 // through from outside.
 func Header(name string, roles map[string]Role) Auth {
-	return AuthFunc(func(r *http.Request) (string, Role) {
+	return proxied{func(r *http.Request) (string, Role) {
 		// Two such headers are one of the proxy's and one of somebody else's.
 		given := r.Header.Values(name)
 		if len(given) != 1 || given[0] == "" {
@@ -51,8 +51,11 @@ func Header(name string, roles map[string]Role) Auth {
 			role = roles["*"]
 		}
 		return given[0], role
-	})
+	}}
 }
+
+// proxied is an Auth behind a proxy whose headers are trusted.
+type proxied struct{ AuthFunc }
 
 // Basic asks for a name and a password. The file has a line for each user, `name:role:hash`, of which the role is viewer or
 // operator, and the hash bcrypt's, as `htpasswd -nB` prints it. Empty lines and such that begin with # are passed over.

@@ -15,7 +15,7 @@ import (
 // formats is what templates write figures, times and names with.
 var formats = template.FuncMap{
 	"visible": visible, "encode": encode, "mark": mark, "num": num, "rate": rate, "span": span, "bytes": size, "when": when, "stamp": stamp,
-	"ago": func(t time.Time) string { return span(time.Since(t)) }, "left": func(t time.Time) string { return span(time.Until(t)) },
+	"ago": ago, "age": func(t time.Time) string { return span(time.Since(t)) }, "left": func(t time.Time) string { return span(time.Until(t)) },
 	"past":  func(t time.Time) bool { return t.Before(time.Now()) },
 	"spark": spark, "level": level, "reason": reason, "cut": cut, "percent": percent,
 	"lines":   lines,
@@ -42,6 +42,15 @@ func rate(v float64) string {
 		return strconv.FormatFloat(v, 'f', 1, 64)
 	}
 	return num(int64(math.Round(v)))
+}
+
+// ago is how long ago a time was.
+func ago(t time.Time) string {
+	d := time.Since(t)
+	if d.Abs() < time.Second {
+		return "just now"
+	}
+	return span(d) + " ago"
 }
 
 // span is a duration in its two largest units.

@@ -1,6 +1,9 @@
 package web
 
 import (
+	"crypto/tls"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"testing"
 	"time"
@@ -59,4 +62,39 @@ func TestOutcome(t *testing.T) {
 	for _, b := range buttons {
 		require.Regexp(t, `^!Valkey can't be reached, so nothing was changed: .*refused`, told(b[0], b[1:]...), b[0])
 	}
+}
+
+// A cookie is for TLS alone where the request came by it, to the page or to a proxy that is trusted; nobody else's word is taken for that.
+func TestSecureCookies(t *testing.T) {
+	for _, tt := range []struct {
+		auth   Auth
+		proto  string
+		tls    *tls.ConnectionState
+		secure bool
+	}{
+		{nil, "", nil, false}, {nil, "https", nil, false}, {nil, "", &tls.ConnectionState{}, true},
+		{AuthFunc(func(r *http.Request) (string, Role) { return "ann", Operator }), "https", nil, false},
+		{Header("X-Forwarded-User", map[string]Role{"ann": Operator}), "https", nil, true},
+		{Header("X-Forwarded-User", map[string]Role{"ann": Operator}), "http", nil, false},
+	} {
+		page := New(nil, Options{Auth: tt.auth, BasePath: "/queues"})
+		r := httptest.NewRequest("POST", "/queues/theme?theme=dark", nil)
+		r.PostForm = url.Values{"theme": {"dark"}}
+		r.TLS = tt.tls
+		r.Header.Set("X-Forwarded-User", "ann")
+		r.Header.Set("X-Forwarded-Proto", tt.proto)
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		require.Len(t, w.Result().Cookies(), 1, w.Body)
+		c := w.Result().Cookies()[0]
+		require.Equal(t, tt.secure, c.Secure, "%+v", tt)
+		require.Equal(t, "/queues/", c.Path)
+		require.True(t, c.HttpOnly)
+		page.stop()
+	}
+}
+
+func TestAgo(t *testing.T) {
+	require.Equal(t, "just now", ago(time.Now()))
+	require.Equal(t, "3 h ago", ago(time.Now().Add(-3*time.Hour)))
 }

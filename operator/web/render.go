@@ -216,11 +216,19 @@ func (p *Page) to(w http.ResponseWriter, r *request, where, text string, err err
 		if len(text) > 1500 { // a cookie has 4 KiB, and each byte may be three in it
 			text = text[:1000] + "…"
 		}
-		http.SetCookie(w, &http.Cookie{Name: "emq-flash", Value: url.QueryEscape(text), Path: p.base + "/", HttpOnly: true,
-			SameSite: http.SameSiteStrictMode, MaxAge: 60})
+		p.keep(w, r, &http.Cookie{Name: "emq-flash", Value: url.QueryEscape(text), SameSite: http.SameSiteStrictMode, MaxAge: 60})
 	}
 	http.Redirect(w, r.Request, where, http.StatusSeeOther)
 	return nil
+}
+
+// keep sets a cookie of the page's. One that came by TLS goes back by nothing else; that it came so to a proxy is believed if what it says of
+// users is.
+func (p *Page) keep(w http.ResponseWriter, r *request, c *http.Cookie) {
+	_, trusted := p.o.Auth.(proxied)
+	c.Path, c.HttpOnly = p.base+"/", true
+	c.Secure = r.TLS != nil || trusted && r.Header.Get("X-Forwarded-Proto") == "https"
+	http.SetCookie(w, c)
 }
 
 func (p *Page) unflash(w http.ResponseWriter, r *request) *flash {
@@ -228,7 +236,7 @@ func (p *Page) unflash(w http.ResponseWriter, r *request) *flash {
 	if err != nil {
 		return nil
 	}
-	http.SetCookie(w, &http.Cookie{Name: "emq-flash", Path: p.base + "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	p.keep(w, r, &http.Cookie{Name: "emq-flash", MaxAge: -1, SameSite: http.SameSiteStrictMode})
 	text, err := url.QueryUnescape(c.Value)
 	if err != nil || text == "" {
 		return nil
@@ -282,8 +290,7 @@ func (p *Page) theme(w http.ResponseWriter, r *request) error {
 	if theme != "dark" && theme != "light" && theme != "auto" {
 		return bad("A theme is dark, light or auto.")
 	}
-	http.SetCookie(w, &http.Cookie{Name: "emq-theme", Value: theme, Path: p.base + "/", HttpOnly: true,
-		SameSite: http.SameSiteLaxMode, MaxAge: 365 * 24 * 3600})
+	p.keep(w, r, &http.Cookie{Name: "emq-theme", Value: theme, SameSite: http.SameSiteLaxMode, MaxAge: 365 * 24 * 3600})
 	to := r.PostFormValue("to")
 	// Only a path of this page: //other.example would be another's, and so would /\other.example, and with a tab or the end of a
 	// line between the slashes, which browsers leave out.
