@@ -320,13 +320,13 @@ esac`)
 // A run from cron ends by itself when nothing is left for it, whatever comes later and whatever others have in hand.
 func TestWorkUntilEmpty(t *testing.T) {
 	d := pumped(t)
-	job := script(t, `read -r what; echo "$what"; case $what in later) exit 75 ;; more) `+d.command().Path+` enqueue mails last >&2 ;; esac`)
+	job := script(t, `read -r what; echo "$what"; case $what in later) exit 75 ;; long) sleep 1 ;; more) `+d.command().Path+` enqueue mails last >&2 ;; esac`)
 	d.must(mails.Enqueue("JOB1", "another's"), mails.Claim(1<<40), mails.Enqueue("JOB2", "b"))
-	require.Equal(t, 0, d.fed("a\nlater\nmore\n", "enqueue", "mails", "--raw").code)
-	r := d.emq("work", "mails", "empty", "--until-empty", "--quiet", "--later", "1h", "--", job)
+	require.Equal(t, 0, d.fed("a\nlater\nmore\nlong\n", "enqueue", "mails", "--raw").code)
+	r := d.emq("work", "mails", "empty", "--until-empty", "--quiet", "--later", "1h", "--grace", "0s", "-c", "9", "--", job) // what runs has no grace
 	require.Equal(t, 0, r.code, r.err)
 	require.NotContains(t, r.err, "level=INFO")
-	require.ElementsMatch(t, strings.Fields("a later more last b"), strings.Fields(r.out))
+	require.ElementsMatch(t, strings.Fields("a later more long last b"), strings.Fields(r.out))
 	require.Equal(t, map[string]int64{"scheduled": 1, "active": 1}, d.sizes(mails))
 
 	d.must(mails.Enqueue("JOB3", "c"), mails.Pause(0))
