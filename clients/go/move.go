@@ -36,7 +36,8 @@ if wire ~= ARGV[1] then
 end
 `
 
-// tell keeps the field moving of meta right, and leaves a meta alone that is no hash. moved is the time of a take, and whither its place.
+// tell keeps the field moving of meta right: of a take with its time and whither it goes, else with those that it has. A meta that is no
+// hash is left alone.
 const tell = `
 local function tell(base, time, whither)
   local meta, n = base .. 'meta', redis.call('HLEN', KEYS[2])
@@ -232,7 +233,7 @@ func (q *queue) deliver(ctx context.Context, to *queue, parcels []parcel, giveUp
 				p.gone = true
 			case i < len(put) && put[i] == calledBack:
 				called++
-			case i < len(put) && giveUp:
+			case i < len(put) && put[i] == wasThere && giveUp:
 				p.gone = true
 			default:
 				back++

@@ -285,6 +285,30 @@ func TestMoveBack(t *testing.T) {
 	}
 }
 
+// Within a server too, whatever the client calls it.
+func TestMoveBackWithinAServer(t *testing.T) {
+	s := serve(t)
+	left := 2 // it looks for jobs on their way, and takes some
+	broken := emq.UseAll(map[string]emq.Conn{"a": failing{emq.Dial(options(t, s)), &left}})
+	t.Cleanup(func() { _ = broken.Close() })
+	c := client(t, s)
+	from := raw(c, "q")
+	r, err := from.Enqueue(t.Context(), "x")
+	require.NoError(t, err)
+	_, _, err = raw(broken, "q").MoveTo(t.Context(), raw(broken, "new"), emq.StatePending, r.ID)
+	require.ErrorIs(t, err, emq.ErrClosed)
+	m, err := from.Moving(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, emq.Moving{Jobs: 1, Since: m.Since, Queue: "new", Here: true}, m)
+	_, _, err = from.MoveBack(t.Context(), raw(client(t, s), "new"))
+	require.ErrorContains(t, err, `on their way to "new"`, "of another client it may be another server")
+	back, there, err := from.MoveBack(t.Context(), raw(c, "new"))
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 0}, []int{back, there})
+	require.Equal(t, map[string]string{"pending": "1"}, sizes(t, s, "q"))
+	require.Empty(t, s.Keyspace().Check(wire.Wire6))
+}
+
 // What was called back does not arrive, though the move goes on: neither does the new queue get it, nor the old one lose it, also in a
 // drain, which gives up what the new place has already.
 func TestMoveGoesOnAfterItWasCalledBack(t *testing.T) {

@@ -762,11 +762,14 @@ func TestMoveKilled(t *testing.T) {
 						require.NotContains(t, r.err, "on their way", args)
 					}
 				}
+				r := d.emq("show", "mails", jobs[0])
+				require.Equal(t, exitAbsent, r.code)
+				require.Equal(t, on, strings.Contains(r.err, line), r.err)
 				if on { // an hour passes
 					told := strings.SplitN(wire.Value(d.c.Do("HGET", mails.Meta(), "moving")).(string), " ", 3)
 					d.must([]string{"HSET", mails.Meta(), "moving", told[0] + " " + fmt.Sprint(time.Now().Add(-time.Hour).UnixMilli()) + " " + told[2]})
 				}
-				r := d.emq("doctor")
+				r = d.emq("doctor")
 				require.Equal(t, on, strings.Contains(r.out, "critical  moves: "+line+"1h0m: emq move --to-url unix://"+e.p.Socket+" mails mails\n"), r.out)
 
 				total := func() int { return len(d.content(mails)) + len(e.content(mails)) }
