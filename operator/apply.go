@@ -35,7 +35,7 @@ func (s *Server) Apply(ctx context.Context, a Action, queue string, state emq.St
 	if err != nil {
 		return p, err
 	}
-	client := emq.Use(steady{s.conn})
+	client := emq.Use(steady{s.conn}, s.more...)
 	send := func(ids []string) error {
 		return p.list(ctx, client, "EMQ."+strings.ToUpper(string(a)), rows.base, state, ids)
 	}

@@ -39,9 +39,8 @@ func WorstFirst(x, y Check) int {
 	return cmp.Compare(grave[y.Status], grave[x.Status])
 }
 
-// Doctor checks whether the server is fit to keep jobs: module and wire, the fence, memory policy and room,
-// persistence, replicas, the pump's lag, panics, broken gates, and queues with work and no worker. What the user may
-// not read is Unknown.
+// Doctor looks whether the server is fit to keep jobs: module and wire, the fence, memory policy and room, persistence,
+// replicas, the pump's lag, panics, broken gates, jobs that a move left on their way, and queues with work and no worker. What may not be looked at is Unknown.
 func (s *Server) Doctor(ctx context.Context) []Check {
 	queues, err := s.Queues(ctx)
 	return s.checks(ctx, queues, err)
@@ -74,7 +73,7 @@ var checks = []struct {
 	{"module", (*exam).module}, {"wire", (*exam).wire}, {"fence", (*exam).fence}, {"role", (*exam).role},
 	{"memory-policy", (*exam).policy}, {"memory", (*exam).memory}, {"persistence", (*exam).persistence}, {"replicas", (*exam).replicas},
 	{"pump", (*exam).pump}, {"panics", (*exam).panics}, {"queues", (*exam).readable}, {"gates", (*exam).gates},
-	{"workers", (*exam).workers}, {"dead", (*exam).dead},
+	{"moves", (*exam).moves}, {"workers", (*exam).workers}, {"dead", (*exam).dead},
 }
 
 // checks looks at a server whose queues have been asked for.
@@ -244,7 +243,7 @@ func (e *exam) memory(context.Context) Check {
 			}
 		}
 		part := used * 100 / most
-		c.Text = fmt.Sprintf("%d MiB, %d %% of %s", used>>20, part, of)
+		c.Text = fmt.Sprintf("%s MiB, %d %% of %s", Count(used>>20), part, of)
 		switch {
 		case part >= 98:
 			c.Status = Critical
@@ -293,7 +292,7 @@ func (e *exam) replicas(context.Context) Check {
 			return Check{Text: "a replica has none to look at"}
 		}
 		n := e.number("connected_slaves")
-		c := Check{Text: fmt.Sprintf("%d connected", n), Advice: "See docs/operations.md, A replica and Sentinel"}
+		c := Check{Text: Count(n) + " connected", Advice: "See docs/operations.md, A replica and Sentinel"}
 		var behind []string
 		for i := range n {
 			fields := map[string]string{}
@@ -303,7 +302,7 @@ func (e *exam) replicas(context.Context) Check {
 			}
 			lag, _ := strconv.Atoi(fields["lag"])
 			if fields["state"] != "online" || lag > 10 {
-				behind = append(behind, fmt.Sprintf("%s:%s is %s, its last sign of life %d s ago", fields["ip"], fields["port"], fields["state"], lag))
+				behind = append(behind, fmt.Sprintf("%s:%s is %s, its last sign of life %s s ago", fields["ip"], fields["port"], fields["state"], Count(lag)))
 			}
 		}
 		good, needed := n-int64(len(behind)), int64(0)
@@ -326,7 +325,7 @@ func (e *exam) replicas(context.Context) Check {
 func (e *exam) pump(context.Context) Check {
 	return e.withModule(func() Check {
 		lag := e.number("emq_pump_lag_ms")
-		c := Check{Text: fmt.Sprintf("%d ms behind", lag), Advice: "See docs/operations.md, The pump's settings"}
+		c := Check{Text: Count(lag) + " ms behind", Advice: "See docs/operations.md, The pump's settings"}
 		switch {
 		case e.config["emq.pump-interval-ms"] == "0":
 			c.Status, c.Text = Warning, "off: nothing is promoted or taken back but by PROMOTE and REAP"
@@ -344,7 +343,7 @@ func (e *exam) pump(context.Context) Check {
 func (e *exam) panics(context.Context) Check {
 	return e.withModule(func() Check {
 		if n := e.number("emq_panics"); n > 0 {
-			return Check{Status: Critical, Text: fmt.Sprintf("%d faults in the module were caught; no job was changed", n), Advice: "Report the stack from the server's log"}
+			return Check{Status: Critical, Text: Many(n, "fault") + " of the module caught; no job was changed", Advice: "Report the stack from the server's log"}
 		}
 		return Check{Text: "none"}
 	})
@@ -356,7 +355,7 @@ func some(list []string) string {
 	if len(list) <= most {
 		return strings.Join(list, "; ")
 	}
-	return strings.Join(list[:most], "; ") + fmt.Sprintf("; and %d more", len(list)-most)
+	return strings.Join(list[:most], "; ") + "; and " + Count(len(list)-most) + " more"
 }
 
 func (e *exam) readable(context.Context) Check {
@@ -379,7 +378,7 @@ func (e *exam) readable(context.Context) Check {
 	case refused != nil:
 		return unknown(refused)
 	}
-	return Check{Text: fmt.Sprintf("%d can be read", len(e.queues))}
+	return Check{Text: Count(len(e.queues)) + " can be read"}
 }
 
 func (e *exam) gates(ctx context.Context) Check {
@@ -415,7 +414,7 @@ func (e *exam) gates(ctx context.Context) Check {
 	if len(found) > 0 {
 		return Check{Status: Warning, Text: some(found), Advice: "A broken gate is none; `emq audit QUEUE --fix` takes it away"}
 	}
-	return Check{Text: fmt.Sprintf("those of %s are in order", many(int64(len(queues)), "queue"))}
+	return Check{Text: fmt.Sprintf("those of %s are in order", Many(len(queues), "queue"))}
 }
 
 // idle reports whether a queue has work and no worker.
@@ -456,13 +455,13 @@ func (e *exam) workers(context.Context) Check {
 // workers is the check for work without workers.
 func workers(lying []string, queues int) Check {
 	if len(lying) == 0 {
-		return Check{Name: "workers", Text: fmt.Sprintf("none of %s has old work and no worker", many(int64(queues), "queue"))}
+		return Check{Name: "workers", Text: fmt.Sprintf("none of %s has old work and no worker", Many(queues, "queue"))}
 	}
 	return Check{Name: "workers", Status: Critical, Text: some(lying), Advice: "Start a worker; or see docs/trouble.md"}
 }
 
 func waiting(q Queue, since time.Duration) string {
-	return fmt.Sprintf("%s to do, the oldest for %s, and no worker", many(q.Pending, "job"), rounded(since))
+	return fmt.Sprintf("%s to do, the oldest for %s, and no worker", Many(q.Pending, "job"), rounded(since))
 }
 
 func (e *exam) dead(context.Context) Check {
@@ -476,15 +475,7 @@ func (e *exam) dead(context.Context) Check {
 			in++
 		}
 	}
-	return Check{Text: fmt.Sprintf("%s in %s", many(jobs, "dead letter"), many(in, "queue"))}
-}
-
-// many is a number of things: "1 job", "2 jobs".
-func many(n int64, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
+	return Check{Text: fmt.Sprintf("%s in %s", Many(jobs, "dead letter"), Many(in, "queue"))}
 }
 
 // rounded is a duration for people.

@@ -20,7 +20,7 @@ func examined(t *testing.T, s *Server) map[string]Check {
 	list := s.Doctor(t.Context())
 	found := map[string]Check{}
 	names := []string{"reachable", "module", "wire", "fence", "role", "memory-policy", "memory", "persistence", "replicas", "pump", "panics",
-		"queues", "gates", "workers", "dead"}
+		"queues", "gates", "moves", "workers", "dead"}
 	for i, c := range list {
 		require.Equal(t, names[i], c.Name)
 		require.NotEmpty(t, c.Text, c.Name)
@@ -61,6 +61,10 @@ func TestDoctor(t *testing.T) {
 	must(t, c, q.Pause(0))
 	statuses(t, examined(t, s), nil)
 	must(t, c, q.Resume())
+	fill(t, c, "many", "", ids(3000))
+	must(t, c, wire.Queue("many").Enqueue(old, "x"))
+	require.Contains(t, examined(t, s)["workers"].Text, `"many" has 3,001 jobs to do, the oldest for 1h0m, and no worker`)
+	c.Must("DEL emq:{many}:pending")
 	must(t, c, q.Limit(0, 1, 1<<40), q.Claim(1<<40), q.Complete(old, "1"), q.Enqueue(old, "x"))
 	statuses(t, examined(t, s), map[string]Status{"workers": Critical})
 	p.Conn().Send(wire.BClaim(1000, 0, "q")) // held back by the limit
@@ -81,7 +85,7 @@ func TestDoctor(t *testing.T) {
 	c.Must("SET {emq}:version echomq:4.0.0")
 	found = examined(t, s)
 	require.Equal(t, Critical, found["fence"].Status)
-	for _, name := range []string{"queues", "gates", "workers", "dead"} {
+	for _, name := range []string{"queues", "gates", "moves", "workers", "dead"} {
 		require.Equal(t, Unknown, found[name].Status)
 		require.Contains(t, found[name].Text, "EMQFENCE")
 	}
@@ -92,7 +96,7 @@ func TestDoctor(t *testing.T) {
 	_, err := s.Queues(t.Context(), "q")
 	require.Error(t, err, "the error concerns no single queue")
 	statuses(t, examined(t, s), map[string]Status{"reachable": Critical, "module": Unknown, "wire": Unknown, "fence": Unknown, "role": Unknown, "memory-policy": Unknown,
-		"memory": Unknown, "persistence": Unknown, "replicas": Unknown, "pump": Unknown, "panics": Unknown, "queues": Unknown, "gates": Unknown, "workers": Unknown, "dead": Unknown})
+		"memory": Unknown, "persistence": Unknown, "replicas": Unknown, "pump": Unknown, "panics": Unknown, "queues": Unknown, "gates": Unknown, "moves": Unknown, "workers": Unknown, "dead": Unknown})
 	p.Start()
 	require.Equal(t, OK, examined(t, s)["reachable"].Status)
 }
@@ -103,7 +107,7 @@ func TestDoctorElsewhere(t *testing.T) {
 	plain := store.Open(t, store.Plain())
 	found := examined(t, at(t, plain, ""))
 	require.Equal(t, Critical, found["module"].Status)
-	for _, name := range []string{"wire", "pump", "panics", "queues", "gates", "workers", "dead"} {
+	for _, name := range []string{"wire", "pump", "panics", "queues", "gates", "moves", "workers", "dead"} {
 		require.Equal(t, Unknown, found[name].Status, name)
 	}
 	require.Equal(t, OK, found["role"].Status)

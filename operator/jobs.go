@@ -155,12 +155,7 @@ func (s *Server) Find(ctx context.Context, id string) (found []string, err error
 	if err != nil {
 		return nil, err
 	}
-	const some = 100 // are asked for in a call
-	has := make([]bool, len(names))
-	err = parallel((len(names)+some-1)/some, func(part int) error {
-		first := part * some
-		return s.having(ctx, id, names[first:min(first+some, len(names))], has[first:])
-	})
+	has, err := s.existing(ctx, names, func(queue string) string { return "emq:{" + queue + "}:job:" + id })
 	for i, name := range names {
 		if has[i] {
 			found = append(found, name)
@@ -169,11 +164,21 @@ func (s *Server) Find(ctx context.Context, id string) (found []string, err error
 	return found, err
 }
 
-// having finds by bisection which queues have the job.
-func (s *Server) having(ctx context.Context, id string, names []string, has []bool) error {
+// existing tells which queues have a key.
+func (s *Server) existing(ctx context.Context, queues []string, key func(queue string) string) (has []bool, err error) {
+	const some = 100 // are asked for in a call
+	has = make([]bool, len(queues))
+	return has, parallel((len(queues)+some-1)/some, func(part int) error {
+		first := part * some
+		return s.having(ctx, key, queues[first:min(first+some, len(queues))], has[first:])
+	})
+}
+
+// having finds them by halves.
+func (s *Server) having(ctx context.Context, key func(string) string, names []string, has []bool) error {
 	args := []string{"EXISTS"}
 	for _, name := range names {
-		args = append(args, "emq:{"+name+"}:job:"+id)
+		args = append(args, key(name))
 	}
 	r, err := s.conn.Do(ctx, args...)
 	if err != nil || r.Int == 0 {
@@ -186,8 +191,8 @@ func (s *Server) having(ctx context.Context, id string, names []string, has []bo
 		return nil
 	}
 	half := len(names) / 2
-	if err := s.having(ctx, id, names[:half], has); err != nil {
+	if err := s.having(ctx, key, names[:half], has); err != nil {
 		return err
 	}
-	return s.having(ctx, id, names[half:], has[half:])
+	return s.having(ctx, key, names[half:], has[half:])
 }

@@ -174,7 +174,7 @@ func TestBrokenPage(t *testing.T) {
 	}
 	require.Nil(t, p.Jobs[4].Payload)
 	require.EqualValues(t, 20<<20, p.Jobs[4].PayloadBytes)
-	require.Equal(t, "an error of 20971520 bytes, too many to be shown", p.Jobs[5].LastError)
+	require.Equal(t, "an error of 20,971,520 bytes, too long to be shown", p.Jobs[5].LastError)
 	require.Less(t, output(t, c), 1<<20, "what was not asked for was sent")
 	j, err := s.Job(t.Context(), "q", list[4], -1)
 	require.NoError(t, err)

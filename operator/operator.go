@@ -14,18 +14,26 @@ import (
 // Server is a server with the module, as an operator sees it. It is safe for concurrent use.
 type Server struct {
 	conn emq.Conn
-	once *emq.Client // does not retry: who looks wants to know that the server is gone
+	once *emq.Client        // asks once: whoever looks wants to know that the server is gone
+	more []emq.ClientOption // of clients that wait for a server which fails over
 }
 
-// New returns the server at a connection, which the caller must close.
-func New(c emq.Conn) *Server { return &Server{c, emq.Use(c, emq.Patience(0))} }
+// New is the server at a connection, which stays the caller's to close.
+func New(c emq.Conn) *Server { return &Server{conn: c, once: emq.Use(c, emq.Patience(0))} }
+
+// Impatient is the server for somebody who waits for the answer: while it fails over, or is a replica, a call fails at once.
+func (s *Server) Impatient() *Server {
+	other := *s
+	other.more = []emq.ClientOption{emq.Patience(0)}
+	return &other
+}
 
 // asker sends a command and returns its reply.
 type asker func(ctx context.Context, args ...string) (emq.Reply, error)
 
 // patient waits while a server fails over or restarts, for long work.
 func (s *Server) patient() asker {
-	c := emq.Use(s.conn)
+	c := emq.Use(s.conn, s.more...)
 	return func(ctx context.Context, args ...string) (emq.Reply, error) {
 		r, _, err := c.Do(ctx, "", args...)
 		return r, err

@@ -59,7 +59,7 @@ func (r rows) row(ctx context.Context, id string, payload int64) (j Job, err err
 	if err != nil {
 		return broken(err)
 	}
-	row := append(reply.List, emq.Reply{Str: fmt.Sprintf("an error of %d bytes, too many to be shown", text)})
+	row := append(reply.List, emq.Reply{Str: fmt.Sprintf("an error of %s, too long to be shown", Many(text, "byte"))})
 	if len(row) < 7 {
 		return j, fmt.Errorf("HMGET was answered with %+v", reply)
 	}

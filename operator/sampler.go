@@ -384,17 +384,17 @@ func (t *track) sampled(now time.Time) Sampled {
 	case since > stuck:
 		s.Trouble, s.Why = Critical, waiting(t.Queue, since)
 	case !t.grew.IsZero() && now.Sub(t.grew) < hour*time.Minute && t.Dead > 0:
-		s.Trouble, s.Why = Warning, fmt.Sprintf("%d dead letters, the latest within %s", t.Dead, rounded(max(now.Sub(t.grew), time.Second)))
+		s.Trouble, s.Why = Warning, fmt.Sprintf("%s, the latest within %s", Many(t.Dead, "dead letter"), rounded(max(now.Sub(t.grew), time.Second)))
 	case t.Paused && t.PausedUntil.IsZero():
 		s.Why = "paused"
 	case t.Paused:
 		s.Why = "paused until " + t.PausedUntil.UTC().Format(time.DateTime) + " UTC"
 	case t.Limits.Concurrency > 0 && t.Pending > 0 && t.Active >= int64(t.Limits.Concurrency):
-		s.Why = fmt.Sprintf("at its limit of %d at a time", t.Limits.Concurrency)
+		s.Why = fmt.Sprintf("at its limit of %s at a time", Count(t.Limits.Concurrency))
 	case t.Limits.Max > 0 && t.Pending > 0:
-		s.Why = fmt.Sprintf("limited to %d in %s", t.Limits.Max, t.Limits.Per)
+		s.Why = fmt.Sprintf("limited to %s in %s", Count(t.Limits.Max), t.Limits.Per)
 	case t.Dead > 0:
-		s.Why = many(t.Dead, "dead letter")
+		s.Why = Many(t.Dead, "dead letter")
 	}
 	return s
 }

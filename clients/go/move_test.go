@@ -216,6 +216,158 @@ func TestMoveBrokenOff(t *testing.T) {
 	require.Greater(t, steps, 3)
 }
 
+// Whenever a move is killed, what it left on its way is told of and comes back, and each job is done once: also one that had arrived, and
+// was done there. Where nobody can be asked it comes back too.
+func TestMoveBack(t *testing.T) {
+	a, b := serve(t), serve(t)
+	here, left := client(t, a), 0
+	mover := emq.UseAll(map[string]emq.Conn{"a": failing{emq.Dial(options(t, a)), &left}, "b": failing{emq.Dial(options(t, b)), &left}})
+	t.Cleanup(func() { _ = mover.Close() })
+	pick := func(server string) string { // a name whose queue lives there
+		for i := 0; ; i++ {
+			if name := fmt.Sprint("q", i); mover.Server(name) == server {
+				return name
+			}
+		}
+	}
+	home, away := pick("a"), pick("b")
+	asked := emq.UseAll(map[string]emq.Conn{"b": emq.Dial(options(t, b))})
+	t.Cleanup(func() { _ = asked.Close() })
+	from, to := raw(here, home), raw(asked, away)
+	for _, ask := range []bool{true, false} {
+		broken := 0
+		for steps := 0; ; steps++ {
+			r, err := from.Enqueue(t.Context(), "x")
+			require.NoError(t, err)
+			left = steps
+			_, _, err = raw(mover, home).MoveTo(t.Context(), raw(mover, away), emq.StatePending, r.ID)
+			m, failed := from.Moving(t.Context())
+			require.NoError(t, failed)
+			names, failed := here.Queues(t.Context())
+			require.NoError(t, failed)
+			done, failed := to.Remove(t.Context(), emq.StatePending, r.ID)
+			require.NoError(t, failed)
+			arrived := done
+			if m.Jobs > 0 {
+				broken++
+				require.WithinDuration(t, time.Now(), m.Since, time.Minute)
+				require.Equal(t, emq.Moving{Jobs: 1, Since: m.Since, Queue: away, Server: "b"}, m)
+				require.Equal(t, []string{home}, names, "it is listed, though it holds nothing else")
+				a.Conn().Must("DEL emq:{" + home + "}:meta")
+				bare, err := from.Moving(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, emq.Moving{Jobs: 1, Queue: away, Server: "b"}, bare)
+				_, _, err = from.MoveBack(t.Context(), raw(asked, "elsewhere"))
+				require.ErrorContains(t, err, "on their way")
+			}
+			if ask {
+				back, there, err := from.MoveBack(t.Context(), to)
+				require.NoError(t, err)
+				require.Equal(t, []int{m.Jobs - m.Jobs*arrived, m.Jobs * arrived}, []int{back, there})
+			} else {
+				back, err := from.MoveBackUnasked(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, m.Jobs, back)
+			}
+			n, failed := from.Remove(t.Context(), emq.StatePending, r.ID)
+			require.NoError(t, failed)
+			if done += n; ask {
+				require.Equal(t, 1, done, "after %d commands", steps)
+			}
+			require.Positive(t, done)
+			require.NotContains(t, a.Keyspace(), "emq:{"+home+"}:moving")
+			require.NotContains(t, a.Keyspace(), "emq:{"+home+"}:meta")
+			if err == nil {
+				break
+			}
+		}
+		require.Equal(t, 2, broken, "before the new queue takes it, and before the old one forgets it")
+	}
+}
+
+// Within a server too, whatever the client calls it.
+func TestMoveBackWithinAServer(t *testing.T) {
+	s := serve(t)
+	left := 2 // it looks for jobs on their way, and takes some
+	broken := emq.UseAll(map[string]emq.Conn{"a": failing{emq.Dial(options(t, s)), &left}})
+	t.Cleanup(func() { _ = broken.Close() })
+	c := client(t, s)
+	from := raw(c, "q")
+	r, err := from.Enqueue(t.Context(), "x")
+	require.NoError(t, err)
+	_, _, err = raw(broken, "q").MoveTo(t.Context(), raw(broken, "new"), emq.StatePending, r.ID)
+	require.ErrorIs(t, err, emq.ErrClosed)
+	m, err := from.Moving(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, emq.Moving{Jobs: 1, Since: m.Since, Queue: "new", Here: true}, m)
+	_, _, err = from.MoveBack(t.Context(), raw(client(t, s), "new"))
+	require.ErrorContains(t, err, `on their way to "new"`, "of another client it may be another server")
+	back, there, err := from.MoveBack(t.Context(), raw(c, "new"))
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 0}, []int{back, there})
+	require.Equal(t, map[string]string{"pending": "1"}, sizes(t, s, "q"))
+	require.Empty(t, s.Keyspace().Check(wire.Wire6))
+}
+
+// What was called back does not arrive, though the move goes on: neither does the new queue get it, nor the old one lose it, also in a
+// drain, which gives up what the new place has already.
+func TestMoveGoesOnAfterItWasCalledBack(t *testing.T) {
+	a, b := serve(t), serve(t)
+	urls := map[string]string{"a": "valkey://" + a.Addr(), "b": "valkey://" + b.Addr()}
+	all, err := emq.OpenAll(urls)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = all.Close() })
+	stays, err := emq.OpenAll(map[string]string{"b": urls["b"]})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = stays.Close() })
+	from := raw(client(t, a), "q")
+	for name, move := range map[string]func(to *emq.Client) error{
+		"move": func(to *emq.Client) error {
+			_, _, err := from.MoveTo(t.Context(), raw(to, "q"), emq.StatePending, "JOB0Iab2RJbbR1")
+			return err
+		},
+		"drain": func(to *emq.Client) error {
+			_, err := all.DrainTo(t.Context(), to, "q")
+			return err
+		},
+	} {
+		_, err := from.Enqueue(t.Context(), "x", emq.As("JOB0Iab2RJbbR1"))
+		require.NoError(t, err)
+		conn := emq.Dial(options(t, b))
+		t.Cleanup(conn.Close)
+		reached, goOn := make(chan struct{}), make(chan struct{})
+		ended := make(chan error, 1)
+		go func() { ended <- move(emq.UseAll(map[string]emq.Conn{"b": gated{conn, reached, goOn}})) }()
+		<-reached
+		back, there, err := from.MoveBack(t.Context(), raw(stays, "q"))
+		require.NoError(t, err, name)
+		require.Equal(t, []int{1, 0}, []int{back, there}, name)
+		close(goOn)
+		require.ErrorContains(t, <-ended, "called back", name)
+		require.Equal(t, map[string]string{"pending": "1"}, sizes(t, a, "q"), name)
+		require.Empty(t, sizes(t, b, "q"), name)
+		require.Empty(t, a.Keyspace().Check(wire.Wire6))
+		n, err := from.Remove(t.Context(), emq.StatePending, "JOB0Iab2RJbbR1")
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.NoError(t, from.Resume(t.Context()))
+	}
+}
+
+// gated is a connection whose first script waits until it may go on.
+type gated struct {
+	emq.Conn
+	reached, goOn chan struct{}
+}
+
+func (g gated) Do(ctx context.Context, args ...string) (emq.Reply, error) {
+	if args[0] == "EVAL" {
+		close(g.reached)
+		<-g.goOn
+	}
+	return g.Conn.Do(ctx, args...)
+}
+
 // A server whose answers get lost is asked again, and a job is neither lost nor there twice.
 func TestMoveWithLostAnswers(t *testing.T) {
 	a, b := serve(t), serve(t)

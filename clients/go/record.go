@@ -97,8 +97,8 @@ func (r *Record) Check() error {
 }
 
 // put writes jobs that are not there, each with all of its fields and the entry in its set. One that arrived before, in a move that is
-// repeated, is not written again even if it is done and gone: the inbox remembers it. It claims an empty store, and refuses one
-// of another wire; without memory for them the server refuses the whole.
+// repeated, is not written again even if it is done and gone: the inbox remembers it. Nor is one that was called back since. It claims
+// an empty store, and refuses one of another wire; without memory for them the server refuses the whole.
 const put = `#!lua
 local wire = redis.call('GET', KEYS[1])
 if wire and wire ~= ARGV[1] then
@@ -115,7 +115,9 @@ local i, statuses = 3, {}
 while i <= #ARGV do
   local id, set, score, move, n = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], 2 * ARGV[i + 4]
   local row, status = ARGV[2] .. 'job:' .. id, 1
-  if move == '' or redis.call('SISMEMBER', KEYS[2], move .. id) == 0 then
+  if move ~= '' and redis.call('SISMEMBER', KEYS[2], '-' .. move .. id) == 1 then
+    status = -1
+  elseif move == '' or redis.call('SISMEMBER', KEYS[2], move .. id) == 0 then
     status = 1 - redis.call('EXISTS', row)
     if status == 1 then
       if move ~= '' then
@@ -131,6 +133,13 @@ while i <= #ARGV do
 end
 return statuses`
 
+// What became of a job that was put.
+const (
+	calledBack = -1 // its move was
+	wasThere   = 0  // another of its id is there
+	isThere    = 1
+)
+
 // Restore puts jobs as they were recorded into the queue, each wholly or not at all, and tells which it put there: one whose id
 // is there already is left alone. Dead ones stay dead, scheduled ones keep their time, and active ones are pending: their
 // holders have nothing here. It needs the right to EVAL, and to the plain commands that its script sends.
@@ -140,11 +149,16 @@ func (q Queue[T]) Restore(ctx context.Context, records ...Record) ([]bool, error
 			return nil, err
 		}
 	}
-	return q.put(ctx, "", records)
+	put, err := q.put(ctx, "", records)
+	var there []bool
+	for _, status := range put {
+		there = append(there, status == isThere)
+	}
+	return there, err
 }
 
 // put restores records, in calls of a hundred, as part of a move, if that has a name.
-func (q *queue) put(ctx context.Context, move string, records []Record) (there []bool, err error) {
+func (q *queue) put(ctx context.Context, move string, records []Record) (statuses []int64, err error) {
 	if q.err != nil {
 		return nil, q.err
 	}
@@ -173,15 +187,18 @@ func (q *queue) put(ctx context.Context, move string, records []Record) (there [
 			err = fmt.Errorf("emq: it is not known whether the jobs arrived: %v", err) // no refusal that has changed nothing
 		}
 		if err != nil {
-			return there, err
+			return statuses, err
 		}
 		if len(r.List) != n {
-			return there, unexpected("EVAL", r)
+			return statuses, unexpected("EVAL", r)
 		}
 		for _, status := range r.List {
-			there = append(there, status.Int == 1 || before && move == "")
+			if before && move == "" {
+				status.Int = isThere
+			}
+			statuses = append(statuses, status.Int)
 		}
 		records = records[n:]
 	}
-	return there, nil
+	return statuses, nil
 }

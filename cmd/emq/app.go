@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -24,8 +25,10 @@ type app struct {
 
 	yes, dryRun bool // of commands with app.bulk
 
-	quiet bool     // never ask for a password
+	waits bool     // for a server that is a replica to become the primary
+	quiet bool     // nobody is to be asked for a password
 	link  emq.Conn // made by app.conn
+	bar   *progressbar.ProgressBar
 }
 
 func (a *app) flags(root *cobra.Command) {

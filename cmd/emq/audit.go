@@ -9,13 +9,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-)
 
-// finding is a finding of EMQ.AUDIT.
-type finding struct {
-	queue, what, id, part, to string
-	done                      bool
-}
+	"emq/operator"
+)
 
 func newAudit(a *app) *cobra.Command {
 	var all, fix bool
@@ -26,7 +22,9 @@ func newAudit(a *app) *cobra.Command {
 somebody leaves who writes into the keys. --fix puts them right; no worker loses a job by it. Exit code 1 says that
 something is wrong and was left.
 
-It looks at all keys of the database, a part in each call, which workers hardly feel.`,
+It looks at all keys of the database, a part in each call, which workers hardly feel: for each of up to ten queues, and of more
+once for all of them, and once more for each in which there are jobs in no set. --all looks at queues of which nothing but such
+jobs is left, too. Jobs that a move left on their way it does not know of: doctor does.`,
 		Example: `  emq audit mails
   emq audit --all --fix`,
 		ValidArgsFunction: a.completeQueues(-1),
@@ -46,10 +44,10 @@ It looks at all keys of the database, a part in each call, which workers hardly 
 			} else if err := a.present(ctx, s, names...); err != nil {
 				return err
 			}
-			found, broken, err := a.audit(ctx, names, false)
+			found, broken, err := a.audit(ctx, s, names, all, false)
 			mendable := 0
 			for _, f := range found {
-				if f.to != "leave" {
+				if f.To != "leave" {
 					mendable++
 				}
 			}
@@ -62,18 +60,26 @@ It looks at all keys of the database, a part in each call, which workers hardly 
 				if err := a.confirm(ctx, "Put %s right", many(mendable, "finding")); err != nil {
 					return err
 				}
-				if found, broken, err = a.audit(ctx, names, true); err != nil {
-					err = stopped(ctx, err, "%s were put right", many(len(found), "finding"))
+				mended := map[string]bool{}
+				for _, f := range found {
+					mended[f.Queue] = mended[f.Queue] || f.To != "leave"
 				}
+				maps.DeleteFunc(mended, func(_ string, mendable bool) bool { return !mendable })
+				done, more, failed := a.audit(ctx, s, slices.Sorted(maps.Keys(mended)), false, true)
+				if failed != nil {
+					err = stopped(ctx, failed, "%s were put right", many(len(done), "finding"))
+				}
+				found = append(slices.DeleteFunc(found, func(f operator.Finding) bool { return mended[f.Queue] }), done...)
+				broken = append(broken, more...)
 			}
 			left := 0
 			for _, f := range found {
-				if !f.done {
+				if !f.Done {
 					left++
 				}
 				if a.json {
-					if err := a.emit(new(record).bytes("queue", f.queue).set("finding", f.what).bytes("id", f.id).set("in", f.part).set("to_do", f.to).
-						set("done", f.done)); err != nil {
+					if err := a.emit(new(record).bytes("queue", f.Queue).set("finding", f.What).bytes("id", f.ID).set("in", f.Part).set("to_do", f.To).
+						set("done", f.Done)); err != nil {
 						return err
 					}
 				}
@@ -92,6 +98,7 @@ It looks at all keys of the database, a part in each call, which workers hardly 
 			if !a.json && len(found) == 0 {
 				fmt.Fprintf(a.out, "%s: all is where it should be.\n", many(len(names), "queue"))
 			}
+			a.tellMoves(ctx, s, names...)
 			return nil
 		},
 	}
@@ -100,40 +107,19 @@ It looks at all keys of the database, a part in each call, which workers hardly 
 	return a.bulk(cmd)
 }
 
-// audit audits queues, and with fix repairs them. Queues that are too broken to audit do not stop it.
-func (a *app) audit(ctx context.Context, names []string, fix bool) (found []finding, broken []error, err error) {
-	client, err := a.client(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, name := range names {
-		for cursor := "0"; ; {
-			args := []string{"EMQ.AUDIT", "emq:{" + name + "}:", cursor, "1000"}
-			if fix {
-				args = append(args, "FIX")
-			}
-			r, _, err := client.Do(ctx, name, args...)
-			if isClass(err, "WRONGTYPE") {
-				broken = append(broken, of(name, err))
-				break
-			}
-			if err != nil {
-				return found, broken, of(name, err)
-			}
-			if len(r.List) != 2 {
-				return found, broken, refused("EMQ.AUDIT was answered with something else than the contract's reply")
-			}
-			for _, f := range r.List[1].List {
-				if len(f.List) == 5 {
-					found = append(found, finding{name, f.List[0].Str, f.List[1].Str, f.List[2].Str, f.List[3].Str, f.List[4].Int == 1})
-				}
-			}
-			if cursor = r.List[0].Str; cursor == "0" {
-				break
-			}
+// audit looks through queues, and with fix puts them right.
+func (a *app) audit(ctx context.Context, s *operator.Server, names []string, all, fix bool) ([]operator.Finding, []error, error) {
+	var of string
+	step, done := func(operator.Progress) {}, func() {}
+	defer func() { done() }()
+	return s.Audit(ctx, names, all, fix, func(what string, p operator.Progress) {
+		if what != of {
+			done()
+			of = what
+			step, done = a.progressOf(what, "looked through")
 		}
-	}
-	return found, broken, nil
+		step(p)
+	})
 }
 
 // meanings explains the findings to people.
@@ -143,7 +129,7 @@ var meanings = map[string]string{
 	"no-set": "the job is in no set", "gate": "a pause or a limit is broken",
 }
 
-func tellFindings(a *app, found []finding) error {
+func tellFindings(a *app, found []operator.Finding) error {
 	if len(found) == 0 {
 		return nil
 	}
@@ -151,20 +137,20 @@ func tellFindings(a *app, found []finding) error {
 	t := columns("QUEUE", "IN", "ID", "WRONG", "TO DO")
 	kinds := map[string]int{}
 	for _, f := range found {
-		to := map[string]string{"drop": "take it out", "leave": "left alone"}[f.to]
+		to := map[string]string{"drop": "take it out", "leave": "left alone"}[f.To]
 		if to == "" {
-			to = "put it into " + f.to
+			to = "put it into " + f.To
 		}
-		if f.done {
+		if f.Done {
 			to = p.green("done: " + to)
 		}
-		kinds[f.what]++
-		what := meanings[f.what]
-		if f.part == "meta" && f.what == "no-hash" {
+		kinds[f.What]++
+		what := meanings[f.What]
+		if f.Part == "meta" && f.What == "no-hash" {
 			what = "another key is where its pause and limits should be"
 		}
 		if len(t.rows) < 100 {
-			t.add(printable(f.queue), f.part, printable(f.id), what, to)
+			t.add(printable(f.Queue), f.Part, printable(f.ID), what, to)
 		}
 	}
 	if err := t.print(a); err != nil {

@@ -317,8 +317,29 @@ esac`)
 	d.sound()
 }
 
-// SIGTERM: running commands may end, nothing more is claimed; after the grace period they are killed, and their jobs
-// given back.
+// A run from cron ends by itself when nothing is left for it, whatever comes later and whatever others have in hand.
+func TestWorkUntilEmpty(t *testing.T) {
+	d := pumped(t)
+	job := script(t, `read -r what; echo "$what"; case $what in later) exit 75 ;; long) sleep 1 ;; more) `+d.command().Path+` enqueue mails last >&2 ;; esac`)
+	d.must(mails.Enqueue("JOB1", "another's"), mails.Claim(1<<40), mails.Enqueue("JOB2", "b"))
+	require.Equal(t, 0, d.fed("a\nlater\nmore\nlong\n", "enqueue", "mails", "--raw").code)
+	r := d.emq("work", "mails", "empty", "--until-empty", "--quiet", "--later", "1h", "--grace", "0s", "-c", "9", "--", job) // what runs has no grace
+	require.Equal(t, 0, r.code, r.err)
+	require.NotContains(t, r.err, "level=INFO")
+	require.ElementsMatch(t, strings.Fields("a later more long last b"), strings.Fields(r.out))
+	require.Equal(t, map[string]int64{"scheduled": 1, "active": 1}, d.sizes(mails))
+
+	d.must(mails.Enqueue("JOB3", "c"), mails.Pause(0))
+	require.Equal(t, told{0, "", ""}, d.emq("work", "mails", "--until-empty", "--quiet", "--", job))
+	require.Equal(t, int64(1), d.sizes(mails)["pending"])
+	d.c.Must("ACL SETUSER few on >secret +@emq -emq.stats +ping +hello +client ~emq:*")
+	r = d.with("EMQ_URL=valkey://few@"+d.p.Addr(), "EMQ_PASSWORD=secret").emq("work", "mails", "--until-empty", "--", job)
+	require.Equal(t, exitRefused, r.code)
+	require.Contains(t, r.err, "emq: --until-empty: the server refused: NOPERM")
+	d.sound()
+}
+
+// SIGTERM: what runs may end, nothing more is claimed; when the grace is over it is killed, and its job given back.
 func TestWorkStops(t *testing.T) {
 	d := pumped(t)
 	dir := t.TempDir()
@@ -524,7 +545,7 @@ func TestExportImport(t *testing.T) {
 	e.sound()
 	digest := e.c.Do("DEBUG", "DIGEST")
 	again := e.fed(r.out, "import", "--json")
-	require.Equal(t, told{0, `{"imported":0,"there":371}` + "\n", ""}, again)
+	require.Equal(t, told{0, `{"imported":0,"there":371,"bad":0}` + "\n", ""}, again)
 	records(t, again.out)
 	require.Equal(t, digest, e.c.Do("DEBUG", "DIGEST"))
 	require.Equal(t, told{0, "", "371 jobs imported\n"}, e.fed(r.out, "import", "--queue", "one"))
@@ -557,9 +578,25 @@ func TestExportImport(t *testing.T) {
 		r := e.fed(tt.line+"\n", "import")
 		require.Equal(t, exitRefused, r.code, tt.line)
 		require.Contains(t, r.err, tt.want)
-		require.Contains(t, r.err, "line")
+		require.Contains(t, r.err, "line 1: ")
+		require.Contains(t, r.err, "--skip-bad leaves such lines out\n")
 		require.Empty(t, e.sizes("q"))
 	}
+	// Lines that are wrong are left out where that is said, and named; the others are imported.
+	good := `{"queue":"q","id":"JOB%d","state":"pending","attempts":0,"payload":"x"}` + "\n"
+	lines := fmt.Sprintf(good, 1) + "\n" + `{"queue":"q","id":"JOB2","state":"pending","attempts":"x","payload":"x"}` + "\nnix\n" +
+		`{"queue":"q","id":"JOB2","state":"pending","payload":"x","fields":{"attempts":"x"}}` + "\n" + fmt.Sprintf(good, 3)
+	r = e.fed(lines, "import", "--skip-bad")
+	require.Equal(t, exitRefused, r.code)
+	require.Equal(t, "line 3: a number is a JSON string, which it can't be: left out\nline 4: invalid character 'i' in literal null (expecting 'u'): left out\n"+
+		"line 5: JOB2 has \"x\" for its attempts, which is no number of claims: left out\n2 jobs imported\nemq: 3 lines left out: no jobs\n", r.err)
+	require.Equal(t, map[string]int64{"pending": 2}, e.sizes("q"))
+	r = e.fed(strings.Repeat("nix\n", 1000)+fmt.Sprintf(good, 4)+`{"queue":"q","id":"JOB5","state":"pending","attempts":1.5,"payload":"x"}`, "import", "--skip-bad", "--json")
+	require.Equal(t, exitRefused, r.code)
+	require.Equal(t, `{"imported":1,"there":0,"bad":1001}`+"\n", r.out)
+	require.Equal(t, 22, strings.Count(r.err, "\n"))
+	require.Contains(t, r.err, "… and 981 lines more left out\nemq: 1,001 lines left out: no jobs\n")
+	require.Equal(t, map[string]int64{"pending": 3}, e.sizes("q"))
 }
 
 // An interrupted export says where to continue, and the two parts together have every job.
@@ -666,8 +703,131 @@ func TestMove(t *testing.T) {
 	require.Empty(t, e.sizes("x"))
 }
 
-// The bench leaves nothing behind, even when it is interrupted, and does not load a server that has work without a
-// confirmation.
+// broken moves jobs of mails to mails at e, and kills the command -9 when it has taken them, or when they have been put, or when they
+// have been forgotten: each time a server that stands still holds it at its next step.
+func (d *desk) broken(t *testing.T, e *desk, step string) {
+	t.Helper()
+	held := func(who *desk) {
+		t.Helper()
+		store.WaitFor(t, "a call that waits", func() bool { return who.c.Info("blocked_clients") == "1" })
+	}
+	cmd := d.command("move", "mails", "mails", "--to-url", "unix://"+e.p.Socket, "--yes")
+	e.c.Must("CLIENT PAUSE 1000000 WRITE")
+	require.NoError(t, cmd.Start())
+	held(e) // the put
+	if step != "taken" {
+		d.c.Must("CLIENT PAUSE 1000000 WRITE")
+		e.c.Must("CLIENT UNPAUSE")
+		held(d) // the forgetting
+	}
+	if step == "forgotten" {
+		e.c.Must("CLIENT PAUSE 1000000 WRITE")
+		d.c.Must("CLIENT UNPAUSE")
+		held(e) // that of the note
+	}
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	for _, who := range []*desk{d, e} { // what the dead one has sent is not carried out
+		store.WaitFor(t, "its connection to end", func() bool { return who.c.Info("blocked_clients") == "0" })
+		who.c.Must("CLIENT UNPAUSE")
+	}
+}
+
+// Wherever a move is killed, ls, peek, audit and doctor tell of the jobs on their way, and with what they go on, which they do; or they come
+// back, but for those that arrived; or, where the other server is gone for good, all of them do. No job is lost, and none is twice but
+// what had arrived at a server that nobody can ask.
+func TestMoveKilled(t *testing.T) {
+	const n = 30
+	for _, step := range []string{"taken", "put", "forgotten"} {
+		arrived := map[string]int{"taken": 0, "put": n, "forgotten": 0}[step] // of those on their way
+		for _, end := range []string{"again", "back", "moved", "gone"} {
+			t.Run(step+" "+end, func(t *testing.T) {
+				d, e := sit(t), sit(t)
+				var jobs []string
+				for i := range n {
+					jobs = append(jobs, made(time.Hour, n-i), fmt.Sprint("payload ", i))
+				}
+				d.must(mails.Menqueue(jobs...))
+				d.broken(t, e, step)
+				on := step != "forgotten"
+				_, there := d.p.Keyspace()["emq:{mails}:moving"]
+				require.Equal(t, on, there)
+				line := fmt.Sprintf(`"mails" has 30 jobs on their way to "mails" of the server "unix://%s", for `, e.p.Socket)
+				again := "move mails mails --to-url " + "unix://" + e.p.Socket
+				for _, args := range [][]string{{"ls"}, {"peek", "mails"}, {"audit", "mails"}, {"audit", "--all"}} {
+					if r := d.emq(args...); on {
+						require.Equal(t, 0, r.code, r.err)
+						require.Contains(t, r.err, line, args)
+						require.Contains(t, r.err, "goes on by: emq "+again+"\n", args)
+					} else {
+						require.NotContains(t, r.err, "on their way", args)
+					}
+				}
+				r := d.emq("show", "mails", jobs[0])
+				require.Equal(t, exitAbsent, r.code)
+				require.Equal(t, on, strings.Contains(r.err, line), r.err)
+				if on { // an hour passes
+					told := strings.SplitN(wire.Value(d.c.Do("HGET", mails.Meta(), "moving")).(string), " ", 3)
+					d.must([]string{"HSET", mails.Meta(), "moving", told[0] + " " + fmt.Sprint(time.Now().Add(-time.Hour).UnixMilli()) + " " + told[2]})
+				}
+				r = d.emq("doctor")
+				require.Equal(t, on, strings.Contains(r.out, "critical  moves: "+line+"1h0m: emq move --to-url unix://"+e.p.Socket+" mails mails\n"), r.out)
+
+				total := func() int { return len(d.content(mails)) + len(e.content(mails)) }
+				switch {
+				case !on:
+					require.Equal(t, told{exitAbsent, "", "emq: there is no queue mails; \"emq ls\" lists them\n"}, d.emq("move", "--back", "mails", "--yes"))
+					require.Len(t, e.content(mails), n)
+					return
+				case end == "again":
+					require.Contains(t, d.ok(append(strings.Fields(again), "--yes")...), "30 jobs moved")
+					require.Len(t, e.content(mails), n)
+				case end == "back":
+					require.Equal(t, exitUsage, d.emq("move", "--back", "mails").code, "it asks")
+					require.Contains(t, d.ok("move", "--back", "mails", "--dry-run"), "Would be taken back, but for those that arrived: 30 jobs of mails")
+					require.Equal(t, exitUsage, d.emq("move", "--back", "mails", "new", "--yes").code)
+					require.Equal(t, exitUsage, d.emq("move", "mails", "new", "--gone", "--yes").code)
+					require.Equal(t, exitUsage, d.emq("move", "--back", "mails", "--state", "dead", "--yes").code)
+					require.Equal(t, exitRefused, d.emq("move", "mails", "new", "--yes").code, "no other move until then")
+					back := d.records("move", "--back", "mails", "--yes", "--gone")[0] // it is not gone, and is asked
+					require.Equal(t, []any{float64(n - arrived), float64(arrived)}, []any{back["back"], back["arrived"]})
+					require.Len(t, e.content(mails), arrived)
+				case end == "moved": // to where only somebody who knows finds it
+					e.c.Must("CONFIG SET requirepass secret")
+					r := d.emq("move", "--back", "mails", "--yes", "--gone")
+					require.Equal(t, exitUnreachable, r.code, "a server that refuses is not gone: %s", r.err)
+					require.Empty(t, d.content(mails))
+					require.Equal(t, exitAbsent, d.emq("move", "--back", "mails", "--yes", "--to-context", "x").code)
+					r = d.with("EMQ_TO_PASSWORD=secret").emq("move", "--back", "mails", "--yes", "--to-url", "valkey://"+e.p.Addr())
+					require.Equal(t, 0, r.code, r.err)
+					e.c.Must("CONFIG SET requirepass \"\"")
+					require.Len(t, e.content(mails), arrived)
+				case end == "gone":
+					e.p.Dies = true
+					e.p.Crash()
+					r := d.emq("move", "--back", "mails", "--yes")
+					require.Equal(t, exitUnreachable, r.code)
+					require.Contains(t, r.err, "if it is gone for good, --gone takes all 30 jobs back, and what had arrived there and was done is done again")
+					require.Empty(t, d.content(mails))
+					require.Equal(t, "30 jobs of mails taken back.\n", d.ok("move", "--back", "mails", "--yes", "--gone"))
+					require.Len(t, d.content(mails), n)
+					require.Empty(t, d.p.Keyspace().Check(wire.Wire6))
+					return
+				}
+				require.Equal(t, n, total())
+				require.NotContains(t, d.p.Keyspace(), mails.Meta())
+				require.Contains(t, d.emq("doctor").out, "\nok        moves: ")
+				if end != "again" {
+					require.Equal(t, n-arrived, len(d.content(mails)))
+				}
+				d.sound()
+				e.sound()
+			})
+		}
+	}
+}
+
+// The bench leaves nothing behind, also when it is interrupted, and loads no server that works unless it may.
 func TestBench(t *testing.T) {
 	d := sit(t)
 	d.c.Must("SET {emq}:version " + wire.Wire6)

@@ -252,6 +252,15 @@ func TestAudit(t *testing.T) {
 	require.Contains(t, r.out, "done: take it out")
 	require.Regexp(t, `orders  meta +another key is where its pause and limits should be +left alone`, r.out)
 	require.Contains(t, r.err, "emq: a: the server refused: WRONGTYPE")
+
+	// Who waits sees how far it is.
+	for i := range 150 {
+		d.must(wire.Queue(fmt.Sprint("q", i)).Enqueue("JOB1", "x"))
+	}
+	s := d.terminal(nil, "audit", "--all")
+	_, text := s.ends()
+	require.Regexp(t, `looked through .*\(0/153, 0 queues/`, text)
+	require.Regexp(t, `looked through .*\(0/\d+, 0 keys/`, text)
 }
 
 // TestPipe closes the pipe that reads the output: that is no error.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"slices"
@@ -242,7 +243,7 @@ func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 		return nil, err
 	}
 	for {
-		c := reached{emq.Dial(o), a.err, new(sync.Once)}
+		c := reached{emq.Dial(o), a.err, a.waits || o.Sentinel.MasterSet != "", new(sync.Once)}
 		hello, cancel := context.WithTimeout(ctx, a.timeout)
 		_, err := c.Do(hello, "PING")
 		cancel()
@@ -259,7 +260,7 @@ func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 			if o.Password, err = a.askPassword(ctx, "the server"); ctx.Err() != nil {
 				return nil, err
 			} else if err != nil || o.Password == "" {
-				return nil, failure(exitUnreachable, "%s wants a password: $EMQ_PASSWORD, --password-file, or a terminal to be asked on", p)
+				return nil, failure(exitUnreachable, "%s wants a password: $EMQ_PASSWORD, --password-file, or a terminal to be asked on: %w", p, refusal)
 			}
 			continue
 		}
@@ -267,7 +268,7 @@ func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 		if errors.Is(err, errNoAnswer) {
 			err = fmt.Errorf("no answer within %s", a.timeout)
 		}
-		return nil, failure(exitUnreachable, "%s can't be reached: %s", p, strings.TrimPrefix(err.Error(), "emq: "))
+		return nil, failure(exitUnreachable, "%s can't be reached: %w", p, err)
 	}
 }
 
@@ -286,14 +287,21 @@ func (p place) String() string {
 // reached is a connection that distinguishes refusals by the server from the loss of the server.
 type reached struct {
 	emq.Conn
-	err  io.Writer
-	once *sync.Once // for the notice that the server is a replica, which is printed at once although the command keeps trying
+	err io.Writer
+	// waits for a replica to become the primary, or for Sentinels to name another, as a client does; that is told once. Others are told at
+	// once which server to ask.
+	waits bool
+	once  *sync.Once
 }
 
 func (r reached) Do(ctx context.Context, args ...string) (emq.Reply, error) {
 	reply, err := r.Conn.Do(ctx, args...)
 	if err == nil || errors.As(err, new(*emq.Error)) || errors.Is(err, context.Canceled) || errors.Is(err, emq.ErrClosed) {
-		if isClass(err, "READONLY") {
+		switch {
+		case !isClass(err, "READONLY"):
+		case !r.waits:
+			return reply, r.replica(ctx)
+		default:
 			r.once.Do(func() {
 				fmt.Fprintln(r.err, "emq: the server is a replica, and takes no changes unless it becomes the primary")
 			})
@@ -306,5 +314,24 @@ func (r reached) Do(ctx context.Context, args ...string) (emq.Reply, error) {
 	return reply, failure(exitUnreachable, "%w", err)
 }
 
-// errNoAnswer is the error of a server that can be reached but hangs.
+// replica is the refusal of a server that takes no changes, of a class that no client tries again.
+func (r reached) replica(ctx context.Context) error {
+	of := ""
+	if info, err := r.Conn.Do(ctx, "INFO", "replication"); err == nil {
+		host, port := field(info.Str, "master_host"), field(info.Str, "master_port")
+		if host != "" {
+			of = " of " + net.JoinHostPort(host, port)
+		}
+	}
+	return &emq.Error{Text: "it is a replica" + of + ", and takes no changes: name the primary, by --url or a context, or Sentinels that know it"}
+}
+
+// field is a field of what INFO answers.
+func field(info, name string) string {
+	_, rest, _ := strings.Cut(info, "\n"+name+":")
+	value, _, _ := strings.Cut(rest, "\r")
+	return value
+}
+
+// errNoAnswer is what a server has that can be reached, and hangs.
 var errNoAnswer = errors.New("the server does not answer")

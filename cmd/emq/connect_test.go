@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/test/store"
+	"emq/test/wire"
 )
 
 func TestPasswords(t *testing.T) {
@@ -258,14 +259,37 @@ func TestNoQueues(t *testing.T) {
 	}
 }
 
-// TestReplica sends a change to a replica: the command says why it waits before it gives up.
+// TestReplica asks one for a change: it is told at once which server to ask. A worker waits for it to become the primary.
 func TestReplica(t *testing.T) {
 	d := sit(t)
 	replica := store.Serve(t, store.Following(d.p.Addr())...)
 	replica.Linked()
-	r := d.with("EMQ_URL=unix://"+replica.Socket).begin(t, "pause", "mails")
-	store.WaitFor(t, "the reason", func() bool { return r.err.String() != "" })
-	require.Equal(t, "emq: the server is a replica, and takes no changes unless it becomes the primary\n", r.err.String())
-	r.signal(syscall.SIGINT)
-	require.Equal(t, 130, r.code())
+	id := d.letters(1)[0]
+	e := d.with("EMQ_URL=unix://" + replica.Socket)
+	store.WaitFor(t, "the job to be there", func() bool { return strings.Contains(e.emq("ls").out, "mails") })
+	refusal := "the server refused: it is a replica of " + d.p.Addr() + ", and takes no changes: name the primary, by --url or a context, or Sentinels that know it"
+	for _, args := range [][]string{{"pause", "mails"}, {"limit", "mails", "--none"}, {"enqueue", "mails", "x"}, {"dead", "requeue", "mails", id}, {"rm", "mails", id, "--yes"},
+		{"audit", "mails"}, {"move", "mails", "new", "--yes"}, {"move", "mails", "new", "--to-url", "valkey://" + d.p.Addr(), "--yes"}} {
+		r := e.emq(args...)
+		require.Equal(t, exitRefused, r.code, args)
+		require.Contains(t, r.err, refusal, args)
+		require.NotContains(t, r.err, "it becomes", args)
+	}
+	r := e.fed("x\n", "enqueue", "mails", "--raw")
+	require.Equal(t, "emq: lines 1 to 1: "+refusal+": 0 lines until then, of which 0 enqueued and 0 there already\n", r.err)
+	r = d.emq("move", "mails", "mails", "--to-url", "unix://"+replica.Socket, "--yes")
+	require.Equal(t, exitRefused, r.code)
+	require.Contains(t, r.err, refusal)
+	require.Equal(t, map[string]int64{"dead": 1}, d.sizes(mails), "it is back")
+	d.sound()
+
+	d.must(mails.Enqueue("JOB1", "x"))
+	w := e.begin(t, "work", "mails", "--", "true")
+	store.WaitFor(t, "the reason", func() bool {
+		return strings.Contains(w.err.String(), "the server is a replica, and takes no changes unless it becomes the primary")
+	})
+	replica.Conn().Must("REPLICAOF NO ONE")
+	store.WaitFor(t, "the job to be done", func() bool { return replica.Conn().Do("HGET", mails.Completed(), "count") == wire.Bulk("1") })
+	w.signal(syscall.SIGTERM)
+	require.Equal(t, 0, w.code(), w.err.String())
 }

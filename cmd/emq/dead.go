@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"iter"
 	"regexp"
@@ -45,6 +46,30 @@ func (c *choice) flags(cmd *cobra.Command, group bool) {
 	if group {
 		f.StringVar(&c.group, "group", "", "only of this group: its short name from \"emq dead groups\", or an error")
 	}
+}
+
+// completeGroups completes the short names of the groups of the queue that is named, with how many jobs each has and its error.
+func (a *app) completeGroups(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	const none = cobra.ShellCompDirectiveNoFileComp
+	if len(args) == 0 {
+		return nil, none
+	}
+	ctx, s, cancel, err := a.completing()
+	defer cancel()
+	if err != nil {
+		return nil, none
+	}
+	groups, err := s.Groups(ctx, args[0], emq.StateDead, operator.Filter{}, nil)
+	if err != nil {
+		return nil, none
+	}
+	var found []string
+	for _, g := range groups {
+		if name := nameOf(g.Error); g.Error != others && strings.HasPrefix(name, begun) {
+			found = append(found, name+"\t"+many(g.Jobs, "job")+": "+cut(printable(g.Error), 60))
+		}
+	}
+	return found, none | cobra.ShellCompDirectiveKeepOrder
 }
 
 func (c *choice) any() bool { return c.match+c.group+c.olderThan != "" }
@@ -201,11 +226,12 @@ func newDeadLs(a *app) *cobra.Command {
 				return err
 			}
 			f.Rows, f.Payload = true, glance
-			var jobs []operator.Job
+			table := a.jobTable()
+			var jobs []operator.Job // of the page that is to be written
 			told, more := 0, false
 			for j, err := range a.chosen(ctx, s, queue, c, f) {
 				if err != nil {
-					return err
+					return errors.Join(table.print(emq.StateDead, jobs, false), err)
 				}
 				if more = n > 0 && told == n; more {
 					break
@@ -214,18 +240,23 @@ func newDeadLs(a *app) *cobra.Command {
 					if err := a.emit(jobRecord(j).payload(j)); err != nil {
 						return err
 					}
-				} else {
-					jobs = append(jobs, j)
+					continue
 				}
+				if len(jobs) == jobPage {
+					if err := table.print(emq.StateDead, jobs, true); err != nil {
+						return err
+					}
+					jobs = jobs[:0]
+				}
+				jobs = append(jobs, j)
 			}
-			switch {
-			case a.json:
+			if a.json {
 				return nil
-			case len(jobs) == 0:
+			}
+			if told == 0 {
 				fmt.Fprintf(a.err, "No such dead letters of %s.\n", printable(queue))
-				return nil
 			}
-			if err := a.jobTable(emq.StateDead, jobs); err != nil {
+			if err := table.print(emq.StateDead, jobs, false); err != nil {
 				return err
 			}
 			if more {
@@ -235,6 +266,7 @@ func newDeadLs(a *app) *cobra.Command {
 		},
 	}
 	c.flags(cmd, true)
+	_ = cmd.RegisterFlagCompletionFunc("group", a.completeGroups)
 	cmd.Flags().IntVarP(&n, "number", "n", n, "how many, 0 for all")
 	return cmd
 }
@@ -363,6 +395,7 @@ func newDeadBulk(a *app, what operator.Action, cmd *cobra.Command) *cobra.Comman
 		return err
 	}
 	c.flags(cmd, true)
+	_ = cmd.RegisterFlagCompletionFunc("group", a.completeGroups)
 	cmd.Flags().BoolVar(&c.all, "all", false, "every dead letter of the queue")
 	return a.bulk(cmd)
 }

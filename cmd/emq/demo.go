@@ -74,7 +74,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	}
 	defer c.Close()
 
-	fmt.Fprintf(d.out, "A server on %s, %d jobs, %d producers, %d workers.\n", s.Addr(), d.jobs, producers, d.workers)
+	fmt.Fprintf(d.out, "A server on %s, %s, %d producers, %d workers.\n", s.Addr(), many(d.jobs, "job"), producers, d.workers)
 	q := emq.NewQueue[int](c, "demo")
 	began := time.Now()
 	told, err := d.work(ctx, c, q)
@@ -156,9 +156,9 @@ func (d *demo) report(ctx context.Context, q emq.Queue[int], told map[string]int
 	} {
 		total += s.count
 		exact = exact && s.count == told[s.name]
-		fmt.Fprintf(d.out, "  %-10s %8d   %s\n", s.name, s.count, s.note)
+		fmt.Fprintf(d.out, "  %-10s %8s   %s\n", s.name, count(s.count), s.note)
 	}
-	fmt.Fprintf(d.out, "  %-10s %8d   of %d enqueued\n\n", "in all", total, told["enqueued"])
+	fmt.Fprintf(d.out, "  %-10s %8s   of %s enqueued\n\n", "in all", count(total), count(told["enqueued"]))
 
 	first, err := q.Jobs(ctx, emq.StateScheduled, "", 1)
 	if err != nil {

@@ -44,7 +44,7 @@ The exit codes are those of Nagios: 0 well, 1 warning, 2 critical or out of reac
 			case exitDone:
 				checks = s.Doctor(cmd.Context())
 			case exitUnreachable:
-				checks = []operator.Check{{Name: "server", Status: operator.Critical, Text: err.Error()}}
+				checks = []operator.Check{{Name: "server", Status: operator.Critical, Text: complaint(code, err)}}
 			case exitInterrupted:
 				return err
 			default:

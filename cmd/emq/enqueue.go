@@ -139,7 +139,7 @@ func (e *enqueue) many(ctx context.Context, a *app, q emq.Queue[[]byte], due []e
 		sent += int64(n)
 		step(operator.Progress{Seen: sent})
 		return n, err
-	})
+	}, nil)
 	done()
 	if err != nil {
 		return stopped(ctx, err, "%s until then, of which %s enqueued and %s there already", many(sent, "line"), count(sent-there), count(there))
@@ -270,6 +270,9 @@ func strictly(line []byte, v any) error {
 	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
 		return fmt.Errorf("%s is a JSON %s, which it can't be", wrong.Field, wrong.Value)
 	}
+	if err != nil && strings.HasPrefix(err.Error(), "json: invalid number literal") {
+		return errors.New("a number is a JSON string, which it can't be")
+	}
 	return err
 }
 
@@ -326,14 +329,25 @@ func payloadOf(value json.RawMessage, inBase64 *string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// inBatches reads the entries on the standard input, and calls do for batches of up to n, or about 1 MiB, in their
-// order, while it reads the next. do returns how many of them are surely done. An error names the line; the entries
-// before it are done. After an interrupt the current batch is completed.
-func inBatches[T any](ctx context.Context, a *app, delimiter byte, n int, parse func([]byte) (T, error), weight func(T) int, do func(context.Context, []T) (int, error)) error {
+// badLine is an entry that is wrong.
+type badLine struct {
+	line int64
+	err  error
+}
+
+func (b *badLine) Error() string { return fmt.Sprintf("line %d: %s", b.line, b.err) }
+func (b *badLine) Unwrap() error { return b.err }
+
+// inBatches reads the standard input entry by entry, and has up to n of them, or about 1 MiB, done at a time, in their order: the
+// next are read meanwhile. do answers how many of them it is sure of. An error names the line; what stands before it is done. Where there is
+// a skip it is told of lines that are wrong, and they end nothing. An interrupt lets the batch that is under way come to its end.
+func inBatches[T any](ctx context.Context, a *app, delimiter byte, n int, parse func([]byte) (T, error), weight func(T) int,
+	do func(context.Context, []T) (int, error), skip func(*badLine)) error {
 	type batch struct {
 		first, last int64 // lines
 		entries     []T
-		err         error // of the line after them
+		bad         []*badLine // among them
+		err         error      // of the line behind them
 	}
 	batches := make(chan batch, 1)
 	go func() {
@@ -353,11 +367,16 @@ func inBatches[T any](ctx context.Context, a *app, delimiter byte, n int, parse 
 			line, err := readEntry(r, delimiter)
 			if err == nil {
 				var entry T
-				if entry, err = parse(line); err == nil || err == errBlank {
-					if b.last++; err == nil {
+				if entry, err = parse(line); err == nil || err == errBlank || skip != nil {
+					switch b.last++; err {
+					case nil:
 						b.entries = append(b.entries, entry)
+						bytes += weight(entry)
+					case errBlank:
+					default:
+						b.bad = append(b.bad, &badLine{b.last, err})
 					}
-					if bytes += weight(entry); (len(b.entries) == n || bytes >= 1<<20) && !send() {
+					if (len(b.entries) == n || len(b.bad) == n || bytes >= 1<<20) && !send() {
 						return
 					}
 					if r.Buffered() == 0 && len(b.entries) > 0 && len(batches) == 0 && !send() {
@@ -390,13 +409,16 @@ func inBatches[T any](ctx context.Context, a *app, delimiter byte, n int, parse 
 			cancel()
 			switch {
 			case err != nil && sure > 0:
-				return fmt.Errorf("lines %d to %d, of which %d are done: %w", b.first, b.last, sure, err)
+				return fmt.Errorf("lines %d to %d, of which %s are done: %w", b.first, b.last, count(sure), err)
 			case err != nil:
 				return fmt.Errorf("lines %d to %d: %w", b.first, b.last, err)
 			}
 		}
+		for _, bad := range b.bad {
+			skip(bad)
+		}
 		if b.err != nil {
-			return refused("line %d: %w", b.last+1, b.err)
+			return refused("%w", &badLine{b.last + 1, b.err})
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

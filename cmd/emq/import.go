@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,18 +19,24 @@ import (
 
 func newImport(a *app) *cobra.Command {
 	var to string
+	var skip bool
 	cmd := &cobra.Command{
 		Use:   "import",
 		Short: "put jobs into queues as an export has them",
 		Long: `Reads what "emq export" wrote from the standard input, and puts the jobs where they were: dead ones stay dead, scheduled ones keep
 their times, and those that were in somebody's hands are pending. Jobs whose id is there already are left alone, so an import
-can be repeated. Each job is put there wholly or not at all.`,
+can be repeated. Each job is put there wholly or not at all.
+
+A line that is no job, such as one whose attempts are no number, ends the command, which names it and tells how far it came. With
+--skip-bad such lines are named and left out, and the exit code is 1 if there were any.`,
 		Example: `  emq import <mails.ndjson
+  emq import --skip-bad <mails.ndjson
   emq import --queue mails-again <mails.ndjson`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.load(cmd.Context(), to) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.load(cmd.Context(), to, skip) },
 	}
 	cmd.Flags().StringVar(&to, "queue", "", "put all jobs into this queue")
+	cmd.Flags().BoolVar(&skip, "skip-bad", false, "leave lines out that are no jobs, and go on")
 	return cmd
 }
 
@@ -38,7 +46,7 @@ type imported struct {
 	emq.Record
 }
 
-func (a *app) load(ctx context.Context, to string) error {
+func (a *app) load(ctx context.Context, to string, skip bool) error {
 	if to != "" {
 		if err := possible(to); err != nil {
 			return err
@@ -50,14 +58,23 @@ func (a *app) load(ctx context.Context, to string) error {
 	}
 	step, done := a.progress("imported")
 	defer done()
-	var restored, there int64
+	var restored, there, bad int64
+	var leave func(*badLine)
+	if skip {
+		leave = func(b *badLine) {
+			a.unbar()
+			if bad++; bad <= badTold {
+				fmt.Fprintf(a.err, "%s: left out\n", printable(strings.ReplaceAll(b.Error(), ": emq: ", ": ")))
+			}
+		}
+	}
 	err = inBatches(ctx, a, '\n', 100, func(line []byte) (imported, error) {
 		j, err := parseExported(line)
 		if err == nil && to != "" {
 			j.queue = to
 		}
 		if err == nil {
-			err = j.Check()
+			err = cmp.Or(emq.NewQueue[[]byte](c, j.queue).Err(), j.Check())
 		}
 		return j, err
 	}, func(j imported) int { return len(j.Fields["payload"]) }, func(ctx context.Context, jobs []imported) (sure int, err error) {
@@ -83,23 +100,37 @@ func (a *app) load(ctx context.Context, to string) error {
 			jobs = jobs[n:]
 		}
 		return sure, nil
-	})
+	}, leave)
 	done()
+	left := error(nil)
+	if bad > badTold {
+		fmt.Fprintf(a.err, "… and %s more left out\n", many(bad-badTold, "line"))
+	}
+	if bad > 0 {
+		left = refused("%s left out: no jobs", many(bad, "line"))
+	}
 	if err != nil {
-		return stopped(ctx, err, "%s until then, of which %s imported and %s there already", many(restored+there, "line"), count(restored), count(there))
+		hint := ""
+		if errors.As(err, new(*badLine)) {
+			hint = "; --skip-bad leaves such lines out"
+		}
+		return stopped(ctx, err, "%s until then, of which %s imported and %s there already%s", many(restored+there+bad, "line"), count(restored), count(there), hint)
 	}
 	if a.json {
-		return a.emit(new(record).set("imported", restored).set("there", there))
+		return errors.Join(a.emit(new(record).set("imported", restored).set("there", there).set("bad", bad)), left)
 	}
 	fmt.Fprintf(a.err, "%s imported", many(restored, "job"))
 	if there > 0 {
 		fmt.Fprintf(a.err, ", %s there already", many(there, "job"))
 	}
 	fmt.Fprintln(a.err)
-	return nil
+	return left
 }
 
-// parseExported parses a line of an export.
+// badTold is how many bad lines are named.
+const badTold = 20
+
+// parseExported reads a line of an export.
 func parseExported(line []byte) (j imported, err error) {
 	var in struct {
 		Queue         *string           `json:"queue"`

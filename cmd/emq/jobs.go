@@ -98,6 +98,11 @@ func (a *app) present(ctx context.Context, s *operator.Server, names ...string) 
 		case q.Err != nil && !isClass(q.Err, "WRONGTYPE") && !isClass(q.Err, "NOPERM"):
 			return q.Err
 		case blank(q):
+			if moves, err := s.Moves(ctx, q.Name); err != nil {
+				return err
+			} else if len(moves) > 0 {
+				continue // all that it has is on the way to another
+			}
 			return absent("there is no queue %s; \"emq ls\" lists them", shell(q.Name))
 		}
 	}
@@ -134,40 +139,56 @@ func (a *app) room() int {
 	return 200
 }
 
-// jobTable lists jobs, with their errors and payloads cut to the available width.
-func (a *app) jobTable(state emq.State, jobs []operator.Job) error {
-	p := a.colours(a.out)
-	head := []string{"ID", ">MADE"}
-	timed := map[emq.State]string{emq.StateActive: ">LEASE", emq.StateScheduled: ">DUE"}[state]
-	if timed != "" {
-		head = append(head, timed)
+// jobPage is how many jobs a table is written at a time.
+const jobPage = 1000
+
+// jobTable lists jobs page by page, their errors and payloads cut to what there is room for beside the jobs of the first page.
+type jobTable struct {
+	*table
+	a      *app
+	failed bool // it has a column for errors
+	left   int
+}
+
+func (a *app) jobTable() *jobTable { return &jobTable{a: a} }
+
+// print lists jobs of a state; more tells that others will follow, which may have errors though these have none.
+func (t *jobTable) print(state emq.State, jobs []operator.Job, more bool) error {
+	if len(jobs) == 0 {
+		return nil
 	}
-	failed := slices.ContainsFunc(jobs, func(j operator.Job) bool { return j.LastError != "" })
-	head = append(head, ">CLAIMS", ">FAILURES")
-	if failed {
-		head = append(head, "LAST ERROR")
-	}
-	t := columns(append(head, "PAYLOAD")...)
-	used := 0
+	p := t.a.colours(t.a.out)
 	var rows [][]string
 	for _, j := range jobs {
 		row := []string{printable(j.ID), ago(j.Made)}
-		if timed != "" {
-			due := span(time.Until(j.Due))
-			row = append(row, due)
+		if state == emq.StateActive || state == emq.StateScheduled {
+			row = append(row, span(time.Until(j.Due)))
 		}
-		row = append(row, count(j.Claims), count(j.Failures))
-		rows = append(rows, row)
-		width := 0
-		for i, cell := range row {
-			width += max(wide(cell), len(head[i])) + 2
-		}
-		used = max(used, width)
+		rows = append(rows, append(row, count(j.Claims), count(j.Failures)))
 	}
-	left := max(a.room()-used, 30)
+	if t.table == nil {
+		head := []string{"ID", ">MADE"}
+		if timed := map[emq.State]string{emq.StateActive: ">LEASE", emq.StateScheduled: ">DUE"}[state]; timed != "" {
+			head = append(head, timed)
+		}
+		head = append(head, ">CLAIMS", ">FAILURES")
+		used := 0
+		for _, row := range rows {
+			width := 0
+			for i, cell := range row {
+				width += max(wide(cell), len(head[i])) + 2
+			}
+			used = max(used, width)
+		}
+		t.left = max(t.a.room()-used, 30)
+		if t.failed = more || slices.ContainsFunc(jobs, func(j operator.Job) bool { return j.LastError != "" }); t.failed {
+			head = append(head, "LAST ERROR")
+		}
+		t.table = columns(append(head, "PAYLOAD")...)
+	}
 	for i, j := range jobs {
-		row, left := rows[i], left
-		if failed {
+		row, left := rows[i], t.left
+		if t.failed {
 			half := left * 3 / 5
 			row = append(row, cut(printable(j.LastError), half-2))
 			left -= half
@@ -181,7 +202,7 @@ func (a *app) jobTable(state emq.State, jobs []operator.Job) error {
 		}
 		t.add(append(row, body)...)
 	}
-	return t.print(a)
+	return t.table.print(t.a)
 }
 
 // readable is a payload for people: indented JSON, text without terminal control characters, or else bytes in hex; kind
@@ -215,17 +236,23 @@ func block(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// completeQueues completes the names of queues, for the first n arguments or, with -1, for all.
+// completing is the server while somebody waits for what to choose from: nobody is asked for a password, and it does not take long.
+func (a *app) completing() (context.Context, *operator.Server, context.CancelFunc, error) {
+	a.quiet, a.timeout = true, min(a.timeout, time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	s, err := a.server(ctx)
+	return ctx, s, cancel, err
+}
+
+// completeQueues completes the names of queues, of the first n arguments, or with -1 of all.
 func (a *app) completeQueues(n int) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		const none = cobra.ShellCompDirectiveNoFileComp
 		if n >= 0 && len(args) >= n {
 			return nil, none
 		}
-		a.quiet, a.timeout = true, min(a.timeout, time.Second)
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		ctx, s, cancel, err := a.completing()
 		defer cancel()
-		s, err := a.server(ctx)
 		if err != nil {
 			return nil, none
 		}

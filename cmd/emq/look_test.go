@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
+	"io"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -132,6 +136,34 @@ func TestPeek(t *testing.T) {
 		}
 	}
 	require.Equal(t, ids, walked)
+
+	// All of many jobs are written as they come, and not held.
+	d.stock("many", 6000)
+	reads := func() int {
+		n, _ := strconv.Atoi(regexp.MustCompile(`cmdstat_hmget:calls=(\d+)`).FindStringSubmatch(d.c.Do("INFO", "commandstats"))[1])
+		return n
+	}
+	for _, args := range [][]string{{"peek", "many", "-n", "0"}, {"dead", "ls", "many", "-n", "0"}} {
+		before := reads()
+		cmd := d.command(args...)
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		lines := bufio.NewReader(out)
+		head, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		require.Regexp(t, `^ID .* LAST ERROR .*PAYLOAD\n`, head)
+		require.Less(t, reads()-before, 4000, "what nobody reads yet is not asked for")
+		rest, err := io.ReadAll(lines)
+		require.NoError(t, err)
+		require.NoError(t, cmd.Wait())
+		require.Equal(t, 6000, strings.Count(string(rest), "\n"))
+		require.Equal(t, strings.Index(head, "PAYLOAD"), bytes.Index(rest, []byte("payload")), "%.300s", rest)
+	}
+	var out buffer
+	s := d.terminal(&out, "dead", "ls", "many", "-n", "0", "--match", "host 1") // with a bar between
+	s.ends()
+	require.Equal(t, 1112, strings.Count(out.String(), "\n"))
 
 	require.Equal(t, told{0, "", "No job of mails is dead.\n"}, d.emq("peek", "mails", "--state", "dead"))
 	require.Equal(t, 3, d.emq("peek", "nails").code)

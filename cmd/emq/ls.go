@@ -62,6 +62,11 @@ and what holds a queue back. The queues are those that you may read.`,
 				if err := queueTable(a.colours(a.out), queues).print(a); err != nil {
 					return err
 				}
+				names = names[:0]
+				for _, q := range queues {
+					names = append(names, q.Name)
+				}
+				a.tellMoves(ctx, s, names...)
 			}
 			if unread > 0 && unread == len(queues) {
 				return refused("no figures can be read")

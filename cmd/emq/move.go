@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,19 +21,30 @@ func newMove(a *app) *cobra.Command {
 	var names []string
 	var match string
 	var to connection
+	var back, gone bool
 	cmd := &cobra.Command{
-		Use:   "move FROM TO",
+		Use:   "move FROM TO | --back FROM",
 		Short: "move jobs to another queue, of this server or another",
 		Long: `Moves the jobs of a queue to another, of the same server or of the one that --to-url or --to-context names, with their
 failures, errors and times. Both queues can be worked on meanwhile. Jobs in hand stay, and so do those whose id the other
 queue has already.
 
-At no time are both queues able to hand out a job, and none gets lost. If the command is broken off, up to a few hundred jobs are
-on their way: the same command again has them arrive, and goes on.`,
+At no time are both queues able to hand out a job, and none gets lost. If the command is broken off, up to a hundred jobs are
+on their way: the same command again has them arrive, and goes on.
+
+--back takes jobs back that a move, or the Drain of a program, has left on their way. The other queue is asked which of them it
+has got, or had: those stay there. If its server has moved or is known by a program's name for it, --to-url says where it is; if
+it is gone for good, --gone takes all jobs back, and what had arrived and was done there is done again.`,
 		Example: `  emq move mails mails-old --state dead
   emq move mails mails --to-url valkey://10.0.0.2:6379
-  emq move mails mails-big --match '"size":"big"'`,
-		Args:              cobra.ExactArgs(2),
+  emq move mails mails-big --match '"size":"big"'
+  emq move --back mails`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if back {
+				return cobra.ExactArgs(1)(cmd, args)
+			}
+			return cobra.ExactArgs(2)(cmd, args)
+		},
 		ValidArgsFunction: a.completeQueues(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var of []emq.State
@@ -49,6 +61,14 @@ on their way: the same command again has them arrive, and goes on.`,
 			if err := possible(args...); err != nil {
 				return err
 			}
+			switch {
+			case back && (names != nil || match != ""):
+				return usage("--back takes all back that is on its way: give no --state and no --match")
+			case back:
+				return a.back(cmd.Context(), &to, args[0], gone)
+			case gone:
+				return usage("--gone goes with --back")
+			}
 			return a.move(cmd.Context(), &to, args[0], args[1], of, operator.Filter{Match: match})
 		},
 	}
@@ -58,6 +78,9 @@ on their way: the same command again has them arrive, and goes on.`,
 	f.StringVar(&to.URL, "to-url", "", "the other server; its password is in $EMQ_TO_PASSWORD, a file, or asked for")
 	f.StringVar(&to.context, "to-context", "", "the other server, as one of \"emq context\"")
 	f.StringVar(&to.PasswordFile, "to-password-file", "", "a file with its password")
+	f.BoolVar(&back, "back", false, "take back what a move that was broken off has left on its way")
+	f.BoolVar(&gone, "gone", false, "with --back: also if the other server is gone for good, and can't say what arrived")
+	cmd.MarkFlagsMutuallyExclusive("to-url", "to-context")
 	_ = cmd.RegisterFlagCompletionFunc("to-context", completeContexts)
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{"pending", "scheduled", "dead"}, cobra.ShellCompDirectiveNoFileComp))
 	return a.bulk(cmd)
@@ -73,6 +96,13 @@ func (a *app) named(ctx context.Context) (*emq.Client, error) {
 	return emq.UseAll(map[string]emq.Conn{p.String(): c}), err
 }
 
+// other is a run at the other server.
+func (a *app) other(to *connection) *app {
+	other := *a
+	other.link, other.connection, other.passwordFrom = nil, *to, "EMQ_TO_PASSWORD"
+	return &other
+}
+
 func (a *app) move(ctx context.Context, to *connection, from, queue string, of []emq.State, filter operator.Filter) error {
 	s, err := a.server(ctx)
 	if err != nil {
@@ -84,8 +114,7 @@ func (a *app) move(ctx context.Context, to *connection, from, queue string, of [
 	}
 	there := here
 	if to.URL != "" || to.context != "" {
-		other := *a
-		other.link, other.connection, other.passwordFrom = nil, *to, "EMQ_TO_PASSWORD"
+		other := a.other(to)
 		defer other.close()
 		if there, err = other.named(ctx); err != nil {
 			return err
@@ -169,6 +198,118 @@ func (a *app) move(ctx context.Context, to *connection, from, queue string, of [
 		return refused("%s stayed: %s has jobs of their ids already", many(p.Refused, "job"), place)
 	}
 	return nil
+}
+
+// back takes jobs back that are on their way from a queue.
+func (a *app) back(ctx context.Context, to *connection, from string, gone bool) error {
+	s, err := a.server(ctx)
+	if err != nil {
+		return err
+	}
+	here, err := a.client(ctx)
+	if err != nil {
+		return err
+	}
+	source := emq.NewQueue[[]byte](here, from, emq.Encoding(emq.Raw))
+	m, err := source.Moving(ctx)
+	if err != nil {
+		return err
+	}
+	told := func(back, arrived int) error {
+		if a.json {
+			return a.emit(new(record).bytes("queue", from).bytes("to", m.Queue).set("back", back).set("arrived", arrived).set("dry_run", a.dryRun))
+		}
+		return nil
+	}
+	if m.Jobs == 0 {
+		if err := a.present(ctx, s, from); err != nil {
+			return err
+		}
+		if !a.json {
+			fmt.Fprintf(a.err, "No job of %s is on its way: nothing was changed.\n", printable(from))
+		}
+		return told(0, 0)
+	}
+	there, lost, err := a.askable(ctx, to, here, m)
+	if there != here && there != nil {
+		defer there.Close()
+	}
+	switch {
+	case err != nil && !lost:
+		return err
+	case err != nil && !gone:
+		return failure(exitCode(ctx, err), "%w. Nothing was changed: if it is elsewhere, --to-url says where; if it is gone for good, --gone takes all %s back, and what "+
+			"had arrived there and was done is done again", err, many(m.Jobs, "job"))
+	}
+	if a.dryRun {
+		if !a.json {
+			fmt.Fprintf(a.out, "Would be taken back, but for those that arrived: %s of %s, on their way to %s. Nothing was changed.\n",
+				many(m.Jobs, "job"), printable(from), printable(m.String()))
+		}
+		return told(0, 0)
+	}
+	ask := "Take back %s of %s, on their way to %s"
+	if err != nil {
+		ask = "Take back %s of %s, on their way to %s, though what arrived there is done again"
+	}
+	if err := a.confirm(ctx, ask, many(m.Jobs, "job"), printable(from), printable(m.String())); err != nil {
+		return err
+	}
+	call, cancel := lingering(ctx)
+	defer cancel()
+	var back, arrived int
+	if err != nil {
+		back, err = source.MoveBackUnasked(call)
+	} else {
+		back, arrived, err = source.MoveBack(call, emq.NewQueue[[]byte](there, m.Queue, emq.Encoding(emq.Raw)))
+	}
+	if err != nil {
+		return errors.Join(told(back, arrived), stopped(ctx, err, "%s taken back until then, %s had arrived", many(back, "job"), count(arrived)))
+	}
+	if !a.json {
+		fmt.Fprintf(a.out, "%s of %s taken back", many(back, "job"), printable(from))
+		if arrived > 0 {
+			fmt.Fprintf(a.out, ", %s had arrived", count(arrived))
+		}
+		fmt.Fprintln(a.out, ".")
+	}
+	return told(back, arrived)
+}
+
+// askable is the client of the server to which jobs are on their way, under the name that it has there. lost tells that an error may be
+// since it is gone: a server that refuses is there.
+func (a *app) askable(ctx context.Context, to *connection, here *emq.Client, m emq.Moving) (c *emq.Client, lost bool, err error) {
+	named := to.URL != "" || to.context != ""
+	switch {
+	case m.Here && named:
+		return nil, false, usage("the jobs are on their way to %s of the same server: give no --to-url and no --to-context", printable(m.Queue))
+	case m.Here:
+		return here, false, nil
+	case m.Queue == "" || !named && !strings.Contains(m.Server, "://"):
+		return nil, true, refused("which server a program calls %q is not known", m.Server)
+	case !named:
+		to.URL = m.Server
+	}
+	conn, err := a.other(to).conn(ctx)
+	if err != nil {
+		return nil, exitCode(ctx, err) == exitUnreachable && !errors.As(err, new(*emq.Error)), err
+	}
+	return emq.UseAll(map[string]emq.Conn{m.Server: conn}), false, nil
+}
+
+// tellMoves says which jobs of queues are on their way to others, where no list has them.
+func (a *app) tellMoves(ctx context.Context, s *operator.Server, queues ...string) {
+	moves, err := s.Moves(ctx, queues...)
+	if err != nil {
+		return // what was asked for was told
+	}
+	for _, m := range moves {
+		line := "Drain or MoveTo of the program"
+		if queues, flags := m.Again(); queues != nil {
+			line = a.line("move", queues, flags...)
+		}
+		fmt.Fprintf(a.err, "%s. If they stay there, the move was broken off, and goes on by: %s\n", printable(m.String()), line)
+	}
 }
 
 func (a *app) wouldMove(ctx context.Context, s *operator.Server, from, place string, of []emq.State, filter operator.Filter) error {

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/rivo/uniseg"
+
+	"emq/operator"
 )
 
 // record is one line of --json: names and values in the order in which they were set. The names are stable, and
@@ -73,51 +73,11 @@ func (a *app) emit(r *record) error {
 	return err
 }
 
-// printable escapes invisible characters, which might control a terminal, as Go does; the result is one line.
-func printable(s string) string {
-	if strings.IndexFunc(s, func(c rune) bool { return c == utf8.RuneError || !unicode.IsPrint(c) }) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for len(s) > 0 {
-		c, n := utf8.DecodeRuneInString(s)
-		switch {
-		case c == utf8.RuneError && n == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case unicode.IsPrint(c):
-			b.WriteRune(c)
-		default:
-			q := strconv.QuoteRune(c)
-			b.WriteString(q[1 : len(q)-1])
-		}
-		s = s[n:]
-	}
-	return b.String()
-}
-
-// shell quotes a text as a word of a shell.
-func shell(s string) string {
-	switch {
-	case s != "" && strings.IndexFunc(s, func(c rune) bool {
-		return !(c < 128 && (unicode.IsLetter(c) || unicode.IsDigit(c)) || strings.ContainsRune("-_./:@,+", c))
-	}) < 0:
-		return s
-	case s == printable(s):
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-	}
-	var b strings.Builder
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '\'' || c == '\\':
-			b.WriteString(`\` + string(c))
-		case c < ' ' || c >= 127:
-			fmt.Fprintf(&b, `\x%02x`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return "$'" + b.String() + "'"
-}
+// printable, shell, count and many are texts as package operator writes them.
+func printable(s string) string                   { return operator.Printable(s) }
+func shell(s string) string                       { return operator.Shell(s) }
+func count[N int | int64](n N) string             { return operator.Count(n) }
+func many[N int | int64](n N, what string) string { return operator.Many(n, what) }
 
 // output is the standard output. It remembers a failed write, so that the run fails even if a command ignores the error.
 type output struct {
@@ -139,10 +99,12 @@ func bare(stream any) any {
 	return stream
 }
 
-// table prints rows in columns. A column whose name begins with > is aligned to the right.
+// table prints rows in columns. A column whose name begins with > is flush right. It can be printed bit by bit: the rows that are printed first
+// say how wide the columns are.
 type table struct {
-	head []string
-	rows [][]string
+	head   []string
+	rows   [][]string
+	widths []int // of what was printed
 }
 
 func columns(head ...string) *table { return &table{head: head} }
@@ -150,25 +112,31 @@ func columns(head ...string) *table { return &table{head: head} }
 // add adds a row of printable texts.
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
+// print prints what was added since it was last called.
 func (t *table) print(a *app) error {
+	a.unbar()
 	_, err := io.WriteString(a.out, strings.Join(t.lines(a.colours(a.out)), "\n")+"\n")
+	t.rows = nil
 	return err
 }
 
 func (t *table) lines(p palette) (lines []string) {
-	widths := make([]int, len(t.head))
-	for i, h := range t.head {
-		widths[i] = uniseg.StringWidth(strings.TrimPrefix(h, ">"))
-	}
-	for _, row := range t.rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], wide(cell))
+	first := t.widths == nil
+	if first {
+		t.widths = make([]int, len(t.head))
+		for i, h := range t.head {
+			t.widths[i] = uniseg.StringWidth(strings.TrimPrefix(h, ">"))
+		}
+		for _, row := range t.rows {
+			for i, cell := range row {
+				t.widths[i] = max(t.widths[i], wide(cell))
+			}
 		}
 	}
 	line := func(cells []string) {
 		var l strings.Builder
 		for i, cell := range cells {
-			pad := strings.Repeat(" ", widths[i]-wide(cell))
+			pad := strings.Repeat(" ", max(t.widths[i]-wide(cell), 0))
 			if strings.HasPrefix(t.head[i], ">") {
 				cell = pad + cell
 			} else {
@@ -185,7 +153,9 @@ func (t *table) lines(p palette) (lines []string) {
 	for i, h := range t.head {
 		head[i] = p.faint(strings.TrimPrefix(h, ">"))
 	}
-	line(head)
+	if first {
+		line(head)
+	}
 	for _, row := range t.rows {
 		line(row)
 	}
@@ -225,23 +195,6 @@ func plain(s string) string {
 		_, after, _ := strings.Cut(rest, "m")
 		s = before + after
 	}
-}
-
-// count formats a number with separated thousands.
-func count[N int | int64](n N) string {
-	digits := strconv.FormatInt(int64(n), 10)
-	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
-}
-
-// many is a number of things: "1 job", "3,000 jobs".
-func many[N int | int64](n N, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return count(n) + " " + thing
 }
 
 // size is a number of bytes.

@@ -136,5 +136,10 @@ func TestCompletion(t *testing.T) {
 		got = slices.DeleteFunc(got[:max(len(got)-2, 0)], func(line string) bool { return strings.HasPrefix(line, ":") })
 		require.ElementsMatch(t, want, got, "%q", words)
 	}
+	d.letters(8)
+	first := records(t, d.emq("dead", "groups", "mails", "--json").out)[0]["group"].(string)
+	for _, args := range [][]string{{"dead", "requeue", "mails", "--group", ""}, {"dead", "ls", "mails", "--group", first[:2]}, {"dead", "rm", "mails", "--group", ""}} {
+		require.Regexp(t, `\A`+first+`\t5 jobs: smtp: timeout after N s again later\n`, d.emq(append([]string{"__complete"}, args...)...).out)
+	}
 	require.Equal(t, 0, away(t).with("EMQ_URL=valkey://nobody@127.0.0.1:1").emq("__complete", "peek", "").code)
 }

@@ -54,9 +54,10 @@ to go on.`,
 					return err
 				}
 			}
-			var jobs []operator.Job // a table needs all of them to know its widths
-			for told := 0; ; {
-				some := 1000
+			table := a.jobTable()
+			told, more := 0, true
+			for more {
+				some := jobPage
 				if n > 0 {
 					some = min(some, n-told)
 				}
@@ -64,33 +65,30 @@ to go on.`,
 				if err != nil {
 					return err
 				}
+				told, place = told+len(page.Jobs), page.Next
+				more = place != "" && (n == 0 || told < n)
+				if !a.json {
+					if err := table.print(s1, page.Jobs, more); err != nil {
+						return err
+					}
+					continue
+				}
 				for _, j := range page.Jobs {
-					if a.json {
-						if err := a.emit(jobRecord(j).payload(j)); err != nil {
-							return err
-						}
-					} else {
-						jobs = append(jobs, j)
+					if err := a.emit(jobRecord(j).payload(j)); err != nil {
+						return err
 					}
 				}
-				told, place = told+len(page.Jobs), page.Next
-				if place == "" || n > 0 && told >= n {
-					break
-				}
 			}
-			switch {
-			case a.json:
+			if a.json {
 				return nil
-			case len(jobs) == 0:
+			}
+			if told == 0 {
 				fmt.Fprintf(a.err, "No job of %s is %s.\n", printable(queue), state)
-				return nil
-			}
-			if err := a.jobTable(s1, jobs); err != nil {
-				return err
 			}
 			if place != "" {
 				fmt.Fprintf(a.err, "More: %s\n", a.line("peek", []string{queue}, "--state", state, "-n", fmt.Sprint(n), "--after", string(place)))
 			}
+			a.tellMoves(ctx, s, queue)
 			return nil
 		},
 	}

@@ -12,9 +12,13 @@ import (
 	"emq/operator"
 )
 
-// progress shows a bar for some work on stderr, if that is a terminal. Package operator calls step after each call;
-// done removes the bar.
+// progress shows a bar for some work on jobs on stderr, if that is a terminal. step is what package operator calls after each call; done
+// takes the bar away.
 func (a *app) progress(what string) (step func(operator.Progress), done func()) {
+	return a.progressOf("jobs", what)
+}
+
+func (a *app) progressOf(things, what string) (step func(operator.Progress), done func()) {
 	if !terminal(a.err) {
 		return func(operator.Progress) {}, func() {}
 	}
@@ -23,12 +27,13 @@ func (a *app) progress(what string) (step func(operator.Progress), done func()) 
 	bar := progressbar.NewOptions64(1,
 		progressbar.OptionSetWriter(a.err),
 		progressbar.OptionSetDescription(what),
-		progressbar.OptionSetItsString("jobs"),
+		progressbar.OptionSetItsString(things),
 		progressbar.OptionShowCount(), progressbar.OptionShowIts(),
 		progressbar.OptionFullWidth(),
 		progressbar.OptionThrottle(50*time.Millisecond))
 	bar.StartWithoutRender()
 	shown := false
+	a.bar = bar
 	return func(p operator.Progress) {
 			shown = true
 			if total := max(p.Total, p.Seen, 1); bar.GetMax64() != total {
@@ -38,6 +43,7 @@ func (a *app) progress(what string) (step func(operator.Progress), done func()) 
 				_ = bar.Set64(p.Seen)
 			}
 		}, func() {
+			a.bar = nil
 			if shown {
 				_ = bar.Clear()
 				_ = bar.Exit()
@@ -45,7 +51,15 @@ func (a *app) progress(what string) (step func(operator.Progress), done func()) 
 		}
 }
 
-// confirm asks a question such as "Requeue 3,000 dead letters of mails". Where nobody can be asked, --yes is required.
+// unbar takes the bar away for what is written now; with the next step it is there again.
+func (a *app) unbar() {
+	if a.bar != nil {
+		_ = a.bar.Clear()
+	}
+}
+
+// confirm asks whether to do something, told as a question's words: "Requeue 3,000 dead letters of mails". Where nobody can be
+// asked, --yes has to have been given.
 func (a *app) confirm(ctx context.Context, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	switch {

@@ -42,6 +42,9 @@ func newShow(a *app) *cobra.Command {
 				most = -1
 			}
 			j, err := s.Job(cmd.Context(), args[0], args[1], most)
+			if errors.Is(err, operator.ErrNoJob) {
+				a.tellMoves(cmd.Context(), s, args[0])
+			}
 			if err != nil {
 				return noJob(err, args[0], args[1])
 			}

@@ -74,6 +74,7 @@ func (w *webFlags) run(ctx context.Context, a *app) error {
 	case o.Auth == nil && len(o.Hosts) == 0 && near:
 		o.Hosts = []string{"localhost", "127.0.0.1", "[::1]", "::1", host} // no foreign name can be made to point here
 	}
+	a.waits = true
 	c, err := a.conn(ctx)
 	if err != nil {
 		return err

@@ -33,6 +33,7 @@ func newWork(a *app) *cobra.Command {
 	w := work{app: a}
 	var concurrency, maxFailures int
 	var lease, grace time.Duration
+	var untilEmpty bool
 	cmd := &cobra.Command{
 		Use:   "work QUEUE… -- COMMAND [ARGUMENT…]",
 		Short: "run a command for each job",
@@ -52,8 +53,12 @@ gets SIGTERM, and SIGKILL five seconds later.
 On SIGTERM or Ctrl-C no more jobs are claimed. Commands have --grace to end; then they are killed, and their jobs given back,
 uncounted. A second signal kills at once. If this program itself is killed, so are its commands, on Linux, though not what
 they have started, and the server gives their jobs to others when the leases end. If the command can't be started, the job
-is given back and this program ends.`,
+is given back and this program ends.
+
+With --until-empty it ends when there is nothing to do: no job is pending, or the queue is paused, and none is in its hands. It
+does not wait for jobs that are due later, failed ones among them, nor for those of other workers.`,
 		Example: `  emq work mails -c 4 -- /usr/local/bin/send-mail
+  emq work reports --until-empty --quiet -- /usr/local/bin/report     from cron
   emq work thumbnails --job-timeout 2m -- sh -c 'read -r file; convert "$file" -resize 200 "$file.small"'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); dash < 1 || dash == len(args) {
@@ -83,6 +88,7 @@ is given back and this program ends.`,
 			}
 			w.command[0] = path
 			ctx := cmd.Context()
+			w.waits = true
 			if w.client, err = a.client(ctx); err != nil {
 				return err
 			}
@@ -109,6 +115,9 @@ is given back and this program ends.`,
 				}
 			}()
 			ctx, w.stop = context.WithCancelCause(ctx)
+			if untilEmpty {
+				go w.whenEmpty(ctx, queues)
+			}
 			err = worker.Run(ctx)
 			w.kill() // the commands that did not end in time
 			switch unable := (*exit)(nil); {
@@ -129,6 +138,8 @@ is given back and this program ends.`,
 	f.DurationVar(&w.timeout, "job-timeout", 0, "how long a command may take; 0 is as long as it likes")
 	f.DurationVar(&w.later, "later", time.Minute, "when a job comes again whose command ended with 75")
 	f.IntVar(&maxFailures, "max-failures", 25, "how often a job may fail before it is dead")
+	f.BoolVar(&untilEmpty, "until-empty", false, "end when there is nothing to do")
+	f.BoolVarP(&w.silent, "quiet", "q", false, "log nothing but what is wrong")
 	return cmd
 }
 
@@ -138,7 +149,9 @@ type work struct {
 	client         *emq.Client
 	command        []string
 	timeout, later time.Duration
+	silent         bool
 
+	busy atomic.Int64            // jobs in its hands
 	stop context.CancelCauseFunc // no more jobs are claimed
 
 	mu      sync.Mutex
@@ -148,10 +161,41 @@ type work struct {
 }
 
 func (w *work) logger() slog.Handler {
-	if w.json {
-		return slog.NewJSONHandler(w.err, nil)
+	var o slog.HandlerOptions
+	if w.silent {
+		o.Level = slog.LevelWarn
 	}
-	return slog.NewTextHandler(w.err, nil)
+	if w.json {
+		return slog.NewJSONHandler(w.err, &o)
+	}
+	return slog.NewTextHandler(w.err, &o)
+}
+
+// whenEmpty ends the work when there is nothing to do in any of its queues. It looks twice, since a claim may be on its way to
+// this program the first time.
+func (w *work) whenEmpty(ctx context.Context, queues []string) {
+	for seen := 0; seen < 2; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(glances):
+		}
+		seen++
+		for _, name := range queues {
+			s, err := emq.NewQueue[[]byte](w.client, name).Stats(ctx)
+			if isClass(err, "NOPERM") {
+				w.stop(refused("--until-empty: %w", err))
+				return
+			}
+			if err != nil || s.Pending > 0 && !s.Paused {
+				seen = 0
+			}
+		}
+		if w.busy.Load() > 0 {
+			seen = 0
+		}
+	}
+	w.stop(nil)
 }
 
 const (
@@ -159,10 +203,14 @@ const (
 	patience = 5 * time.Second
 	// twice is how long a repeated signal counts as the same: timeout(1), for example, signals a process and then its group.
 	twice = 50 * time.Millisecond
+	// glances is how often it is looked whether queues are empty.
+	glances = 200 * time.Millisecond
 )
 
 // do runs the command for a job.
 func (w *work) do(ctx context.Context, job *emq.Job[[]byte]) error {
+	w.busy.Add(1)
+	defer w.busy.Add(-1)
 	tail := &tail{to: w.err}
 	cmd := exec.Command(w.command[0], w.command[1:]...)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(job.Value), tail

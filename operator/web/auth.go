@@ -40,8 +40,8 @@ func (f AuthFunc) Who(r *http.Request) (string, Role) { return f(r) }
 // names that of "*". The page must be reachable only through the proxy, which must not pass on such a header from
 // outside.
 func Header(name string, roles map[string]Role) Auth {
-	return AuthFunc(func(r *http.Request) (string, Role) {
-		// Of two such headers one is not the proxy's.
+	return proxied{func(r *http.Request) (string, Role) {
+		// Two such headers are one of the proxy's and one of somebody else's.
 		given := r.Header.Values(name)
 		if len(given) != 1 || given[0] == "" {
 			return "", Nobody
@@ -51,12 +51,14 @@ func Header(name string, roles map[string]Role) Auth {
 			role = roles["*"]
 		}
 		return given[0], role
-	})
+	}}
 }
 
-// Basic asks for a name and a password. The file has a line for each user, `name:role:hash`, where the role is viewer
-// or operator, and the hash is bcrypt's, as `htpasswd -nB` prints it. Empty lines and lines that begin with # are
-// ignored.
+// proxied is an Auth behind a proxy whose headers are trusted.
+type proxied struct{ AuthFunc }
+
+// Basic asks for a name and a password. The file has a line for each user, `name:role:hash`, of which the role is viewer or
+// operator, and the hash bcrypt's, as `htpasswd -nB` prints it. Empty lines and such that begin with # are passed over.
 func Basic(file io.Reader) (Auth, error) {
 	b := &basic{users: map[string]basicUser{}, seen: map[string][]byte{}, key: make([]byte, 32), slots: make(chan struct{}, 1)}
 	rand.Read(b.key) // never fails

@@ -15,7 +15,7 @@ import (
 // formats are the functions with which templates format figures, times and names.
 var formats = template.FuncMap{
 	"visible": visible, "encode": encode, "mark": mark, "num": num, "rate": rate, "span": span, "bytes": size, "when": when, "stamp": stamp,
-	"ago": func(t time.Time) string { return span(time.Since(t)) }, "left": func(t time.Time) string { return span(time.Until(t)) },
+	"ago": ago, "age": func(t time.Time) string { return span(time.Since(t)) }, "left": func(t time.Time) string { return span(time.Until(t)) },
 	"past":  func(t time.Time) bool { return t.Before(time.Now()) },
 	"spark": spark, "level": level, "reason": reason, "cut": cut, "percent": percent,
 	"lines":   lines,
@@ -28,14 +28,8 @@ var formats = template.FuncMap{
 	},
 }
 
-// num formats a whole number with separated thousands.
-func num(n any) string {
-	s := strconv.FormatInt(reflect.ValueOf(n).Int(), 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
+// num is a whole number of whatever type.
+func num(n any) string { return operator.Count(reflect.ValueOf(n).Int()) }
 
 // rate formats jobs per second, with a useful precision.
 func rate(v float64) string {
@@ -50,7 +44,16 @@ func rate(v float64) string {
 	return num(int64(math.Round(v)))
 }
 
-// span formats a duration in its two largest units.
+// ago is how long ago a time was.
+func ago(t time.Time) string {
+	d := time.Since(t)
+	if d.Abs() < time.Second {
+		return "just now"
+	}
+	return span(d) + " ago"
+}
+
+// span is a duration in its two largest units.
 func span(d time.Duration) string {
 	if d < 0 {
 		d = -d

@@ -253,7 +253,7 @@ func (p *Page) do(w http.ResponseWriter, r *request) error {
 	if a == operator.Remove { // after a confirmation
 		return bad("What removes jobs asks first: send it to bulk.")
 	}
-	got, err := p.server.Apply(r.Context(), a, r.queue(), s, func(yield func(string, error) bool) { yield(r.id(), nil) }, nil)
+	got, err := p.server.Impatient().Apply(r.Context(), a, r.queue(), s, func(yield func(string, error) bool) { yield(r.id(), nil) }, nil)
 	p.log(r, string(a), err, "id", r.id(), "changed", got.Changed)
 	text := "The job was " + done(a, s) + "."
 	switch {

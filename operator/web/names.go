@@ -5,7 +5,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"emq/operator"
 )
 
 // Names of queues, ids and errors are any bytes. In URLs and in fields of forms they are encoded so that nothing on the
@@ -49,34 +50,8 @@ func decode(s string) string {
 	return b.String()
 }
 
-// visible is a text for people: invisible bytes and characters, and those that change the direction of the text, are
-// escaped as in Go.
-func visible(s string) string {
-	plain := true
-	for _, r := range s {
-		if r == utf8.RuneError || !strconv.IsPrint(r) {
-			plain = false
-			break
-		}
-	}
-	if plain {
-		return s
-	}
-	var b strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && n == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case strconv.IsPrint(r):
-			b.WriteString(s[:n])
-		default:
-			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		}
-		s = s[n:]
-	}
-	return b.String()
-}
+// visible is a text for people: bytes and characters that can't be seen, or that turn the text around, stand as Go writes them.
+func visible(s string) string { return operator.Printable(s) }
 
 // at is a URL of the page: segments, which it encodes, and pairs of a query's names and values, without those whose
 // value is empty.
@@ -101,44 +76,26 @@ func (p *Page) at(segments []string, query ...string) string {
 	return b.String()
 }
 
-// shell formats a command for a shell, with quotes where needed. A word with invisible bytes is in $'…', as in bash,
-// zsh and POSIX of 2024. A word can't contain a NUL, so such a command is passed by standard input, where valkey-cli
-// has its own quotes.
+// shell is a command as a shell takes it, quoted where it must be. A NUL can't be in a word at all, so such a command goes in by the standard input, where
+// valkey-cli has quotes of its own.
 func shell(cli string, words ...string) string {
 	if strings.Contains(strings.Join(words, ""), "\x00") {
 		line := make([]string, len(words))
 		for i, w := range words {
-			line[i] = w
-			if !bare(w) {
+			if line[i] = w; operator.Shell(w) != w {
 				line[i] = `"` + escaped(w, '"') + `"`
 			}
 		}
-		return "printf '%s\\n' " + quote(strings.Join(line, " ")) + " | " + cli
+		return "printf '%s\\n' " + operator.Shell(strings.Join(line, " ")) + " | " + cli
 	}
 	line := []string{cli}
 	for _, w := range words {
-		line = append(line, quote(w))
+		line = append(line, operator.Shell(w))
 	}
 	return strings.Join(line, " ")
 }
 
-func bare(w string) bool {
-	return w != "" && strings.IndexFunc(w, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+,", r))
-	}) < 0
-}
-
-func quote(w string) string {
-	switch {
-	case bare(w):
-		return w
-	case visible(w) == w:
-		return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-	}
-	return "$'" + escaped(w, '\'') + "'"
-}
-
-// escaped escapes a quote, a backslash and each byte that is not printable ASCII with a backslash.
+// escaped has a quote, a backslash and each byte that is no plain ASCII behind a backslash.
 func escaped(w string, q byte) string {
 	var b strings.Builder
 	for i := range len(w) {

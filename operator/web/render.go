@@ -210,17 +210,25 @@ type flash struct {
 // to finishes a POST: it redirects to a URL, which shows the effect.
 func (p *Page) to(w http.ResponseWriter, r *request, where, text string, err error) error {
 	if err != nil {
-		text = "!" + reason(err)
+		text = "!" + outcome(err)
 	}
 	if text != "" {
 		if len(text) > 1500 { // a cookie is limited to 4 KiB, and each byte may take three
 			text = text[:1000] + "…"
 		}
-		http.SetCookie(w, &http.Cookie{Name: "emq-flash", Value: url.QueryEscape(text), Path: p.base + "/", HttpOnly: true,
-			SameSite: http.SameSiteStrictMode, MaxAge: 60})
+		p.keep(w, r, &http.Cookie{Name: "emq-flash", Value: url.QueryEscape(text), SameSite: http.SameSiteStrictMode, MaxAge: 60})
 	}
 	http.Redirect(w, r.Request, where, http.StatusSeeOther)
 	return nil
+}
+
+// keep sets a cookie of the page's. One that came by TLS goes back by nothing else; that it came so to a proxy is believed if what it says of
+// users is.
+func (p *Page) keep(w http.ResponseWriter, r *request, c *http.Cookie) {
+	_, trusted := p.o.Auth.(proxied)
+	c.Path, c.HttpOnly = p.base+"/", true
+	c.Secure = r.TLS != nil || trusted && r.Header.Get("X-Forwarded-Proto") == "https"
+	http.SetCookie(w, c)
 }
 
 func (p *Page) unflash(w http.ResponseWriter, r *request) *flash {
@@ -228,7 +236,7 @@ func (p *Page) unflash(w http.ResponseWriter, r *request) *flash {
 	if err != nil {
 		return nil
 	}
-	http.SetCookie(w, &http.Cookie{Name: "emq-flash", Path: p.base + "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	p.keep(w, r, &http.Cookie{Name: "emq-flash", MaxAge: -1, SameSite: http.SameSiteStrictMode})
 	text, err := url.QueryUnescape(c.Value)
 	if err != nil || text == "" {
 		return nil
@@ -244,13 +252,28 @@ func reason(err error) string {
 		return ""
 	case errors.As(err, &refusal) && refusal.Class() == "NOPERM":
 		return "The page's user of Valkey has not the right to do this: " + visible(refusal.Text)
+	case errors.As(err, &refusal) && refusal.Class() == "READONLY":
+		return "This Valkey is a replica, and takes no changes: its primary does."
 	case errors.As(err, &refusal):
 		return "Valkey refused it: " + visible(refusal.Text)
 	}
 	return visible(strings.TrimPrefix(err.Error(), "emq: "))
 }
 
-// passes reports whether one of the errors will end by itself: the server can't be reached, or does not serve at the moment.
+// outcome is the reason why something was not done, or may have been done and nobody knows.
+func outcome(err error) string {
+	var refusal *emq.Error
+	var broken *net.OpError
+	switch {
+	case errors.As(err, &refusal) || !passes(err):
+		return reason(err)
+	case errors.As(err, &broken) && broken.Op == "dial":
+		return "Valkey can't be reached, so nothing was changed: " + reason(err)
+	}
+	return "Valkey did not answer (" + reason(err) + "). It may have been done all the same: see how it is now, before you do it again."
+}
+
+// passes reports whether one of the errors ends by itself: the server can't be reached, or does not serve at the moment.
 func passes(errs ...error) bool {
 	return slices.ContainsFunc(errs, func(err error) bool {
 		if refusal := (*emq.Error)(nil); errors.As(err, &refusal) {
@@ -267,8 +290,7 @@ func (p *Page) theme(w http.ResponseWriter, r *request) error {
 	if theme != "dark" && theme != "light" && theme != "auto" {
 		return bad("A theme is dark, light or auto.")
 	}
-	http.SetCookie(w, &http.Cookie{Name: "emq-theme", Value: theme, Path: p.base + "/", HttpOnly: true,
-		SameSite: http.SameSiteLaxMode, MaxAge: 365 * 24 * 3600})
+	p.keep(w, r, &http.Cookie{Name: "emq-theme", Value: theme, SameSite: http.SameSiteLaxMode, MaxAge: 365 * 24 * 3600})
 	to := r.PostFormValue("to")
 	// Only a path of this page: //other.example would be another host, and so would /\other.example, also with a tab or an end
 	// of line between the slashes, which browsers ignore.

@@ -1,0 +1,101 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	emq "emq/clients/go"
+)
+
+// Move is what a move has on its way out of a queue, or has left there.
+type Move struct {
+	From string
+	emq.Moving
+}
+
+// Moves finds the queues of which jobs are on their way to another. No list of jobs has them, and no audit finds them.
+func (s *Server) Moves(ctx context.Context, queues ...string) (list []Move, err error) {
+	has, err := s.existing(ctx, queues, func(queue string) string { return "emq:{" + queue + "}:moving" })
+	for i, queue := range queues {
+		if err != nil {
+			return nil, err
+		}
+		if !has[i] {
+			continue
+		}
+		m := Move{From: queue}
+		if m.Moving, err = emq.NewQueue[[]byte](s.once, queue).Moving(ctx); m.Jobs > 0 {
+			list = append(list, m)
+		}
+	}
+	return list, err
+}
+
+func (m Move) String() string {
+	text := fmt.Sprintf("%q has %s on their way to %s", m.From, Many(m.Jobs, "job"), m.Moving)
+	if !m.Since.IsZero() {
+		text += ", for " + rounded(max(time.Since(m.Since), 0))
+	}
+	return text
+}
+
+// Again is what has the jobs arrive: the arguments of `emq move`, its queues and its flags, or nothing if the jobs are on their way to a server
+// that is known by a program's name for it.
+func (m Move) Again() (queues, flags []string) {
+	switch {
+	case m.Here:
+	case strings.Contains(m.Server, "://"):
+		flags = []string{"--to-url", m.Server}
+	default:
+		return nil, nil
+	}
+	return []string{m.From, m.Queue}, flags
+}
+
+// line is Again as a shell takes it.
+func (m Move) line() string {
+	queues, flags := m.Again()
+	if queues == nil {
+		return "begin the program's Drain or MoveTo again"
+	}
+	words := append([]string{"emq", "move"}, flags...)
+	if slices.ContainsFunc(queues, func(name string) bool { return name[0] == '-' }) {
+		words = append(words, "--")
+	}
+	words = append(words, queues...)
+	for i, w := range words {
+		words[i] = Shell(w)
+	}
+	return strings.Join(words, " ")
+}
+
+// moving is how long jobs may be on their way before that is told: a move that goes on takes a moment for each hundred.
+const moving = time.Minute
+
+func (e *exam) moves(ctx context.Context) Check {
+	if e.queuesErr != nil {
+		return unknown(e.queuesErr)
+	}
+	names := make([]string, len(e.queues))
+	for i, q := range e.queues {
+		names[i] = q.Name
+	}
+	list, err := e.s.Moves(ctx, names...)
+	if err != nil {
+		return unknown(err)
+	}
+	var left []string
+	for _, m := range list {
+		if m.Since.IsZero() || time.Since(m.Since) > moving {
+			left = append(left, m.String()+": "+m.line())
+		}
+	}
+	if len(left) == 0 {
+		return Check{Text: "no job was left on its way to another queue"}
+	}
+	return Check{Status: Critical, Text: some(left),
+		Advice: "The move was broken off: the same again has the jobs arrive. If their new place is gone for good, `emq move --back QUEUE` takes them back: docs/command.md, Moving jobs"}
+}
