@@ -201,18 +201,20 @@ func (a *app) askPassword(ctx context.Context, user string) (string, error) {
 	}
 	defer tty.Close()
 	fd := int(tty.Fd())
-	before, err := term.MakeRaw(fd) // so that even what is typed before the read begins is not shown
+	before, err := term.MakeRaw(fd) // for all of it: what is typed before the prompt is not shown, and Ctrl-C not lost
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprintf(tty, "Password of %s: ", printable(user))
 	type typed struct {
-		text []byte
+		text string
 		err  error
 	}
 	answer := make(chan typed, 1)
 	go func() {
-		text, err := term.ReadPassword(fd)
+		text, err := term.NewTerminal(tty, "").ReadPassword("Password of " + printable(user) + ": ")
+		if err == io.EOF { // at Ctrl-C and Ctrl-D
+			err = failure(exitInterrupted, "interrupted")
+		}
 		answer <- typed{text, err}
 	}()
 	var said typed
@@ -221,9 +223,7 @@ func (a *app) askPassword(ctx context.Context, user string) (string, error) {
 		said.err = context.Cause(ctx) // the read goes on
 	case said = <-answer:
 	}
-	err = errors.Join(said.err, term.Restore(fd, before))
-	fmt.Fprintln(tty)
-	return string(said.text), err
+	return said.text, errors.Join(said.err, term.Restore(fd, before))
 }
 
 // conn is the connection to the server, after a first reply. It is made at the first call and closed at the end of the run.
@@ -257,9 +257,9 @@ func (a *app) conn(ctx context.Context) (emq.Conn, error) {
 			return nil, err
 		case errors.As(err, &refusal) && refusal.Class() == "NOAUTH" && o.Password == "":
 			c.Close()
-			if o.Password, err = a.askPassword(ctx, "the server"); ctx.Err() != nil {
+			if o.Password, err = a.askPassword(ctx, "the server"); err != nil {
 				return nil, err
-			} else if err != nil || o.Password == "" {
+			} else if o.Password == "" {
 				return nil, failure(exitUnreachable, "%s wants a password: $EMQ_PASSWORD, --password-file, or a terminal to be asked on: %w", p, refusal)
 			}
 			continue

@@ -60,7 +60,7 @@ func TestPasswords(t *testing.T) {
 	// On a terminal the command asks for it, and does not show it.
 	s := d.terminal(nil, "ls")
 	s.sees("Password of operator: ")
-	s.types("secret\n")
+	s.types("secret\r")
 	code, text := s.ends()
 	require.Equal(t, 0, code, text)
 	require.Contains(t, text, "mails")
