@@ -216,14 +216,14 @@ func TestMoveBrokenOff(t *testing.T) {
 	require.Greater(t, steps, 3)
 }
 
-// Whenever a move is killed, what it left on its way is told of and comes back, and each job is done once: also one that had arrived, and
-// was done there. Where nobody can be asked it comes back too.
+// A move may be killed after any command: the jobs on their way are reported and come back, and each job is done once,
+// even if it had arrived and was done there. Where the other server can't be asked, the jobs come back too.
 func TestMoveBack(t *testing.T) {
 	a, b := serve(t), serve(t)
 	here, left := client(t, a), 0
 	mover := emq.UseAll(map[string]emq.Conn{"a": failing{emq.Dial(options(t, a)), &left}, "b": failing{emq.Dial(options(t, b)), &left}})
 	t.Cleanup(func() { _ = mover.Close() })
-	pick := func(server string) string { // a name whose queue lives there
+	pick := func(server string) string { // returns the name of a queue that lives on the server
 		for i := 0; ; i++ {
 			if name := fmt.Sprint("q", i); mover.Server(name) == server {
 				return name
@@ -285,10 +285,10 @@ func TestMoveBack(t *testing.T) {
 	}
 }
 
-// Within a server too, whatever the client calls it.
+// MoveBack also works within a server, whatever name the client has for the server.
 func TestMoveBackWithinAServer(t *testing.T) {
 	s := serve(t)
-	left := 2 // it looks for jobs on their way, and takes some
+	left := 2 // enough to look for jobs on their way and to take some
 	broken := emq.UseAll(map[string]emq.Conn{"a": failing{emq.Dial(options(t, s)), &left}})
 	t.Cleanup(func() { _ = broken.Close() })
 	c := client(t, s)
@@ -309,8 +309,8 @@ func TestMoveBackWithinAServer(t *testing.T) {
 	require.Empty(t, s.Keyspace().Check(wire.Wire6))
 }
 
-// What was called back does not arrive, though the move goes on: neither does the new queue get it, nor the old one lose it, also in a
-// drain, which gives up what the new place has already.
+// A job that was called back does not arrive although the move continues: the new queue does not get it, and the old
+// one does not lose it. That includes a drain, which would give up a job that the new place already has.
 func TestMoveGoesOnAfterItWasCalledBack(t *testing.T) {
 	a, b := serve(t), serve(t)
 	urls := map[string]string{"a": "valkey://" + a.Addr(), "b": "valkey://" + b.Addr()}
@@ -354,7 +354,7 @@ func TestMoveGoesOnAfterItWasCalledBack(t *testing.T) {
 	}
 }
 
-// gated is a connection whose first script waits until it may go on.
+// gated is a connection whose first script waits for a signal.
 type gated struct {
 	emq.Conn
 	reached, goOn chan struct{}

@@ -96,9 +96,10 @@ func (r *Record) Check() error {
 	return nil
 }
 
-// put writes jobs that are not there, each with all of its fields and the entry in its set. One that arrived before, in a move that is
-// repeated, is not written again even if it is done and gone: the inbox remembers it. Nor is one that was called back since. It claims
-// an empty store, and refuses one of another wire; without memory for them the server refuses the whole.
+// put writes the jobs that are absent, each with all of its fields and the entry in its set. When a move is repeated, a
+// job that had arrived is not written again even if it is done and gone, because the set arrived remembers it; nor is a
+// job that was called back. It claims an empty store and refuses one of another wire. Without memory for the jobs the
+// server refuses the whole call.
 const put = `#!lua
 local wire = redis.call('GET', KEYS[1])
 if wire and wire ~= ARGV[1] then
@@ -133,10 +134,10 @@ while i <= #ARGV do
 end
 return statuses`
 
-// What became of a job that was put.
+// The statuses that put returns for a job.
 const (
-	calledBack = -1 // its move was
-	wasThere   = 0  // another of its id is there
+	calledBack = -1 // its move was called back
+	wasThere   = 0  // a job with its id exists
 	isThere    = 1
 )
 
