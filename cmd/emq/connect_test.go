@@ -259,7 +259,8 @@ func TestNoQueues(t *testing.T) {
 	}
 }
 
-// TestReplica asks one for a change: it is told at once which server to ask. A worker waits for it to become the primary.
+// TestReplica sends changes to a replica: each command fails at once and names the primary. A worker waits until the
+// replica becomes the primary.
 func TestReplica(t *testing.T) {
 	d := sit(t)
 	replica := store.Serve(t, store.Following(d.p.Addr())...)
