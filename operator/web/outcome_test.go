@@ -16,14 +16,15 @@ import (
 	"emq/test/wire"
 )
 
-// What a button did not do, or may have done, is told: by a server that hangs, one that is gone, and a replica, which refuses at once.
+// The page says whether a button had no effect or may have had one: on a server that hangs, one that is gone, and a
+// replica, which refuses at once.
 func TestOutcome(t *testing.T) {
 	s := serve(t, Options{})
 	s.fill("mails", []string{"JOB1"}, "boom")
 	s.fill("mails", []string{"JOB2"})
 	option, err := valkey.ParseURL("valkey://" + s.place.Addr())
 	require.NoError(t, err)
-	option.ConnWriteTimeout = 100 * time.Millisecond // and so the wait for an answer
+	option.ConnWriteTimeout = 100 * time.Millisecond // which also bounds the wait for an answer
 	conn := emq.Dial(option)
 	t.Cleanup(conn.Close)
 	s.page.server = operator.New(conn)
@@ -58,13 +59,14 @@ func TestOutcome(t *testing.T) {
 
 	s.place.Dies = true
 	s.place.Crash()
-	told(buttons[0][0], buttons[0][1:]...) // on the connection that broke
+	told(buttons[0][0], buttons[0][1:]...) // finds out that the connection is broken; the next ones can't connect
 	for _, b := range buttons {
 		require.Regexp(t, `^!Valkey can't be reached, so nothing was changed: .*refused`, told(b[0], b[1:]...), b[0])
 	}
 }
 
-// A cookie is for TLS alone where the request came by it, to the page or to a proxy that is trusted; nobody else's word is taken for that.
+// Cookies are Secure if the request came by TLS to the page itself, or to a trusted proxy that says so. Nobody else is
+// believed.
 func TestSecureCookies(t *testing.T) {
 	for _, tt := range []struct {
 		auth   Auth
