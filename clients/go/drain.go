@@ -85,7 +85,7 @@ func (q *queue) drain(ctx context.Context, to *queue) (moved int, err error) {
 		if n == 0 {
 			return moved, q.gate(ctx, "EMQ.RESUME", q.base)
 		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil { // for the jobs in hand
+		if err := sleep(ctx, 50*time.Millisecond); err != nil { // the rest are jobs in hand
 			return moved, errors.Join(fmt.Errorf("%d jobs are still there", n), err)
 		}
 	}

@@ -29,7 +29,8 @@ const (
 	identity    = "echomq:6.0.0"
 )
 
-// fenced opens the scripts of the old queue. Memory is allowed: a server that is full is one that is moved from.
+// fenced begins the scripts of the old queue. They may run without free memory, so that jobs can be moved away from a
+// full server.
 const fenced = `#!lua flags=allow-oom
 local wire = redis.call('GET', KEYS[1])
 if wire ~= ARGV[1] then
@@ -118,9 +119,9 @@ return arrived`
 // parcel is a job on its way.
 type parcel struct {
 	Record
-	move string // a name of its own for each try, so that no arrival is taken for another's
-	note string // in the old queue: score, state, move and whither
-	gone bool   // from the old queue
+	move string // unique for each call of take, so that arrivals of different moves can't be confused
+	note string // in the old queue: score, state, move and destination
+	gone bool   // to be forgotten by the old queue
 }
 
 // MoveTo moves jobs of a state to another queue, of the same server or of another client, with all of their fields. It
@@ -165,7 +166,8 @@ func countGone(parcels []parcel) (n int) {
 	return n
 }
 
-// move moves jobs, and answers those that it took. Those whose id is there are given up, or go back.
+// move moves jobs and returns those that it took. Jobs whose id the new queue already has are given up with giveUp, and
+// otherwise go back.
 func (q *queue) move(ctx context.Context, to *queue, s State, ids []ID, giveUp bool) (all []parcel, err error) {
 	for len(ids) > 0 {
 		some := ids[:min(len(ids), batchJobs)]
@@ -180,7 +182,7 @@ func (q *queue) move(ctx context.Context, to *queue, s State, ids []ID, giveUp b
 		if err != nil {
 			return all, err
 		}
-		if before { // the answer to the first was lost: what it took is found by its note
+		if before { // the answer to the first try was lost: find what it took by the note
 			parcels, err := q.onTheirWay(ctx, to)
 			if err == nil {
 				err = q.deliver(ctx, to, parcels, giveUp)
@@ -209,11 +211,11 @@ func (q *queue) move(ctx context.Context, to *queue, s State, ids []ID, giveUp b
 	return all, nil
 }
 
-// deliver puts jobs that were taken into their new queue. If that refuses them they go back to the old one, also if it may take
-// them later, as a replica may; if it can't be reached, they stay on their way.
+// deliver puts jobs that were taken into their new queue. If that queue refuses them they go back, even if the refusal
+// is temporary, like a replica's. If it can't be reached they stay on their way.
 func (q *queue) deliver(ctx context.Context, to *queue, parcels []parcel, giveUp bool) error {
 	for len(parcels) > 0 {
-		n := 1 // of one move, and so of one name
+		n := 1 // a put is for jobs of one move
 		for n < len(parcels) && parcels[n].move == parcels[0].move {
 			n++
 		}
@@ -262,7 +264,7 @@ func (q *queue) deliver(ctx context.Context, to *queue, parcels []parcel, giveUp
 	return nil
 }
 
-// resume has the jobs arrive that an earlier move left on their way, and tells how many did.
+// resume completes an earlier move, and returns how many of its jobs arrived.
 func (q *queue) resume(ctx context.Context, to *queue) (moved int, err error) {
 	parcels, err := q.onTheirWay(ctx, to)
 	if err == nil {
@@ -448,7 +450,7 @@ func (q *queue) parcels(ctx context.Context) (parcels []parcel, whither string, 
 			return nil, "", err
 		}
 		if len(row.List) == 0 {
-			continue // another, which moves the same, has just been done with it
+			continue // another client that completes the same move has just settled it
 		}
 		whither = words[3]
 		parcels = append(parcels, parcel{Record: record(id, State(words[1]), words[0], row.List), move: words[2], note: note})

@@ -20,7 +20,7 @@ func raw(c *emq.Client, name string, opts ...emq.QueueOption) emq.Queue[string] 
 	return emq.NewQueue[string](c, name, append(opts, emq.Encoding(emq.Raw))...)
 }
 
-// stocked is a queue with a job of each state that can move, each with what came of it, and one in hand.
+// stocked fills a queue with a job in each state that can move, each with its history, and one job in hand.
 func stocked(t *testing.T, s *store.Place, c *emq.Client, name string) map[emq.State]emq.ID {
 	t.Helper()
 	q, conn := wire.Queue(name), s.Conn()
@@ -44,8 +44,8 @@ func stocked(t *testing.T, s *store.Place, c *emq.Client, name string) map[emq.S
 	return ids
 }
 
-// What is recorded and restored is the job as it was; a second time nothing is; what is no job is refused, and nothing of
-// its call restored.
+// Records and Restore preserve jobs completely. Restoring them again changes nothing. A record that can't be a job is
+// refused, and then nothing of its call is restored.
 func TestRestore(t *testing.T) {
 	s := serve(t)
 	c := client(t, s)
@@ -95,7 +95,7 @@ func TestRestore(t *testing.T) {
 	require.Equal(t, digest, s.Conn().Do("DEBUG", "DIGEST"))
 }
 
-// Jobs move with all that they have; those in hand, those of lanes, and those whose id is there already stay.
+// Jobs move with all of their fields; those in hand, those of lanes, and those whose id exists at the destination stay.
 func TestMoveTo(t *testing.T) {
 	a, b := serve(t), serve(t)
 	here, there := client(t, a), client(t, b)
@@ -152,7 +152,7 @@ func TestMoveTo(t *testing.T) {
 	require.Empty(t, a.Keyspace().Check(wire.Wire6))
 }
 
-// failing is a connection that carries out so many commands, and is then as a process that has been killed is.
+// failing is a connection that executes a limited number of commands, and then fails as if its process had been killed.
 type failing struct {
 	emq.Conn
 	left *int
@@ -166,7 +166,8 @@ func (f failing) Do(ctx context.Context, args ...string) (emq.Reply, error) {
 	return f.Conn.Do(ctx, args...)
 }
 
-// Whenever a move is killed, and although the jobs that had arrived are done before it is repeated, each job is done once.
+// A move may be killed after any command, and the jobs that had arrived done before it is repeated: each job is still
+// done once.
 func TestMoveBrokenOff(t *testing.T) {
 	a, b := serve(t), serve(t)
 	here, there := client(t, a), client(t, b)
@@ -252,7 +253,7 @@ func TestMoveBack(t *testing.T) {
 				broken++
 				require.WithinDuration(t, time.Now(), m.Since, time.Minute)
 				require.Equal(t, emq.Moving{Jobs: 1, Since: m.Since, Queue: away, Server: "b"}, m)
-				require.Equal(t, []string{home}, names, "it is listed, though it holds nothing else")
+				require.Equal(t, []string{home}, names, "the queue is listed although it has no jobs of its own")
 				a.Conn().Must("DEL emq:{" + home + "}:meta")
 				bare, err := from.Moving(t.Context())
 				require.NoError(t, err)
@@ -301,7 +302,7 @@ func TestMoveBackWithinAServer(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, emq.Moving{Jobs: 1, Since: m.Since, Queue: "new", Here: true}, m)
 	_, _, err = from.MoveBack(t.Context(), raw(client(t, s), "new"))
-	require.ErrorContains(t, err, `on their way to "new"`, "of another client it may be another server")
+	require.ErrorContains(t, err, `on their way to "new"`, "another client may be connected to another server")
 	back, there, err := from.MoveBack(t.Context(), raw(c, "new"))
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 0}, []int{back, there})
@@ -368,7 +369,7 @@ func (g gated) Do(ctx context.Context, args ...string) (emq.Reply, error) {
 	return g.Conn.Do(ctx, args...)
 }
 
-// A server whose answers get lost is asked again, and a job is neither lost nor there twice.
+// A command whose answer is lost is sent again, and no job is lost or duplicated by that.
 func TestMoveWithLostAnswers(t *testing.T) {
 	a, b := serve(t), serve(t)
 	here := client(t, a)
