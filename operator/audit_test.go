@@ -34,7 +34,7 @@ func TestAudit(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, broken)
 	require.Empty(t, found)
-	require.Equal(t, 30*4, calls(), "one for each set, and none that walks over the keys")
+	require.Equal(t, 30*4, calls(), "one call for each set, and none that scans the keys")
 
 	id := ids(300)
 	c.Must("ZREM emq:{q00}:pending "+id[3], "ZADD emq:{q00}:dead 0 "+id[3], // in another set

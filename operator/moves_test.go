@@ -55,7 +55,7 @@ func TestMoves(t *testing.T) {
 	m := Move{"-q", emq.Moving{Jobs: 2, Queue: "it's", Here: true}}
 	require.Equal(t, `emq move -- -q 'it'\''s'`, m.line())
 	user(t, c, "observer")
-	require.Equal(t, Unknown, examined(t, at(t, p, "observer"))["moves"].Status, "where somebody took the field away it may not count")
+	require.Equal(t, Unknown, examined(t, at(t, p, "observer"))["moves"].Status, "without the field, the user lacks the right to count the jobs")
 	c.Must("DEL emq:{mails}:moving")
 	require.Equal(t, Critical, examined(t, at(t, p, "observer"))["moves"].Status)
 }

@@ -92,7 +92,7 @@ func TestAnotherModuleWritesInTheMiddle(t *testing.T) {
 			}
 			st.expired(good.Row("JOB1"))
 			st.meddle("expired", good.Row("JOB1"), meddle)
-			require.Equal(t, claimed("JOB2", "x", 1), st.Do(claim...), "an expired row is no row")
+			require.Equal(t, claimed("JOB2", "x", 1), st.Do(claim...), "an expired row counts as absent")
 			require.Equal(t, "$-1\r\n", st.Do("GET", good.Row("JOB1")), "the row is met, and its event sent")
 			st.Do(good.Complete("JOB1", "1")...)
 			st.Do(good.Complete("JOB2", "1")...)

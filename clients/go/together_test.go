@@ -107,7 +107,7 @@ func TestEnqueueTogetherAndLeave(t *testing.T) {
 		if i%2 == 0 { // this includes the sender: the second to run, since the first finds itself alone
 			_, err := q.Enqueue(ctx, i)
 			if gone.Done(); !errors.Is(err, context.Canceled) {
-				t.Error("the call of one whose context has ended is over:", err)
+				t.Error("the call should end with its context:", err)
 			}
 			return
 		}

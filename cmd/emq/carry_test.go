@@ -791,7 +791,7 @@ func TestMoveKilled(t *testing.T) {
 					require.Equal(t, exitUsage, d.emq("move", "--back", "mails", "new", "--yes").code)
 					require.Equal(t, exitUsage, d.emq("move", "mails", "new", "--gone", "--yes").code)
 					require.Equal(t, exitUsage, d.emq("move", "--back", "mails", "--state", "dead", "--yes").code)
-					require.Equal(t, exitRefused, d.emq("move", "mails", "new", "--yes").code, "no other move until then")
+					require.Equal(t, exitRefused, d.emq("move", "mails", "new", "--yes").code, "another move is refused until then")
 					back := d.records("move", "--back", "mails", "--yes", "--gone")[0] // --gone is ignored, since the server can be asked
 					require.Equal(t, []any{float64(n - arrived), float64(arrived)}, []any{back["back"], back["arrived"]})
 					require.Len(t, e.content(mails), arrived)

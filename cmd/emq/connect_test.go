@@ -281,7 +281,7 @@ func TestReplica(t *testing.T) {
 	r = d.emq("move", "mails", "mails", "--to-url", "unix://"+replica.Socket, "--yes")
 	require.Equal(t, exitRefused, r.code)
 	require.Contains(t, r.err, refusal)
-	require.Equal(t, map[string]int64{"dead": 1}, d.sizes(mails), "it is back")
+	require.Equal(t, map[string]int64{"dead": 1}, d.sizes(mails), "the job is back")
 	d.sound()
 
 	d.must(mails.Enqueue("JOB1", "x"))

@@ -153,7 +153,7 @@ func TestPeek(t *testing.T) {
 		head, err := lines.ReadString('\n')
 		require.NoError(t, err)
 		require.Regexp(t, `^ID .* LAST ERROR .*PAYLOAD\n`, head)
-		require.Less(t, reads()-before, 4000, "what nobody reads yet is not asked for")
+		require.Less(t, reads()-before, 4000, "only the pages that have been read are requested")
 		rest, err := io.ReadAll(lines)
 		require.NoError(t, err)
 		require.NoError(t, cmd.Wait())

@@ -52,7 +52,7 @@ func TestOutcome(t *testing.T) {
 	for _, b := range buttons {
 		require.Equal(t, "!This Valkey is a replica, and takes no changes: its primary does.", told(b[0], b[1:]...), b[0])
 	}
-	require.Contains(t, s.Do("INFO", "errorstats"), "errorstat_READONLY:count=4\r", "each asked once")
+	require.Contains(t, s.Do("INFO", "errorstats"), "errorstat_READONLY:count=4\r", "each command was sent once")
 	s.Must("REPLICAOF NO ONE")
 	require.Equal(t, "The job was requeued.", told(buttons[3][0], buttons[3][1:]...))
 	require.Equal(t, wire.Integer(2), s.Do("ZCARD", wire.Queue("mails").Pending()))
