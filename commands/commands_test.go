@@ -182,9 +182,9 @@ var (
 	constReply   = func(c Const) Reply { return Reply{ReplyConst, int64(c)} }
 )
 
-// TestVerbs holds what no store and no reply tells of a decision: when the host has to look, where a call ends, what INFO
-// counts, and what the pump's own walks leave. What a verb makes of a queue is the model's (model_test.go); its writes one
-// by one are test/effects_test.go's.
+// TestVerbs covers what neither the store nor the reply shows of a decision: when the host must look into the sets,
+// where a call ends, what INFO counts, and what the pump's walks leave alone. The model covers what a verb makes of a
+// queue (model_test.go), and test/effects_test.go its single writes.
 func TestVerbs(t *testing.T) {
 	pending, waiting := row{FieldState: "pending", FieldAttempts: "0"}, held(row{FieldState: "scheduled"})
 	lane := held(row{FieldState: "scheduled", FieldGroup: "g"})
@@ -192,7 +192,7 @@ func TestVerbs(t *testing.T) {
 	granted := decided{reply: Reply{ReplyJob, 0}, token: 1}
 	dropped, buried := decided{next: NextMore, fate: Dropped}, decided{next: NextMore, fate: Buried}
 	noneLeft := func(fate Disposition) decided { return decided{reply: Reply{ReplyEmpty, 0}, fate: fate} }
-	// What PROMOTE and REAP make of the first entry, when there is more to come.
+	// The outcome of PROMOTE and REAP for the first entry, if there are more.
 	moved := func(fate Disposition) decided {
 		return decided{next: NextMore, fate: fate, tally: Tally{Taken: 1, Moved: 1}}
 	}

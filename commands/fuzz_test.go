@@ -216,7 +216,7 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// onDice throws the same dice many times.
+// onDice runs a test many times with dice of a fixed seed.
 func onDice(t *testing.T, seed uint64, times int, do func(testing.TB, *dice)) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -229,7 +229,7 @@ func onDice(t *testing.T, seed uint64, times int, do func(testing.TB, *dice)) {
 	}
 }
 
-// TestDecide is FuzzDecide on random bytes, always the same, so that an ordinary run meets most of what there is to meet.
+// TestDecide is FuzzDecide on random bytes with a fixed seed, so that an ordinary run covers most cases.
 func TestDecide(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 0))
 	for n := range 30_000 {

@@ -2,7 +2,7 @@ package commands
 
 import "strings"
 
-// request is one decision as a host may ask for it: a call that has come to one job. It can be compared.
+// request is what a host has for one decision: a call that has come to one job. It is comparable.
 type request struct {
 	Args         [MaxArgs]string
 	Argc         int32
@@ -154,7 +154,7 @@ func counterOf(verb Verb) Key {
 // value is the new value of an effect's field.
 func (e *Effect) value(i int) Value { return Value{e.Kinds[i], e.Values[i]} }
 
-// describe writes an effect as the plain command that it is.
+// describe writes an effect as its plain command.
 func (e Effect) describe(r *request) string {
 	words := []string{[...]string{"HSET", "HDEL", "ZADD", "ZREM", "DEL", "HINCRBY"}[e.Op], strings.TrimSuffix(e.Key.Suffix(), ":")}
 	if e.Op == OpZadd {
@@ -184,7 +184,7 @@ func (e Effect) describe(r *request) string {
 
 func integerText(n int64) string { return between(n, n).minText }
 
-// shown are a call's effects as the plain commands that they are, of several jobs each with its id.
+// shown are a call's effects as plain commands, with the id if there are several jobs.
 func shown(o *Outcome, ids ...string) (effects []string) {
 	if o.ClaimIdentity {
 		effects = append(effects, "SET identity")

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestOperatorsFenceAndTypes holds what both ask of the store: a row alone is nothing, and each of the four sets counts.
+// TestOperatorsFenceAndTypes checks what both verbs require of the store: each of the four sets matters, and a row
+// alone does not.
 func TestOperatorsFenceAndTypes(t *testing.T) {
 	for _, verb := range []Verb{Requeue, Remove} {
 		args := valid(verb)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestReleaseFenceAndTypes holds what RELEASE asks of the store: its own four keys, and nothing of dead or meta.
+// TestReleaseFenceAndTypes checks what RELEASE requires of the store: its own four keys matter, dead and meta do not.
 func TestReleaseFenceAndTypes(t *testing.T) {
 	args := valid(Release)
 	jobs := func() *store {

@@ -12,25 +12,27 @@ import (
 	emq "emq/clients/go"
 )
 
-// Finding is what EMQ.AUDIT finds wrong.
+// Finding is a finding of EMQ.AUDIT.
 type Finding struct {
 	Queue, What, ID, Part, To string
 	Done                      bool
 }
 
 const (
-	// few queues are each looked through by EMQ.AUDIT alone, which walks over all keys of the database for each. For more there is one walk
-	// over them, and EMQ.AUDIT walks for those queues alone in which rows are in no set.
+	// few is the largest number of queues that are audited one by one. EMQ.AUDIT scans all keys of the database for
+	// each queue, so for more queues there is one scan of our own, and EMQ.AUDIT scans only for the queues that have
+	// rows in no set.
 	few = 10
-	// rowsPart is how EMQ.AUDIT's cursor begins when it is through with the sets, and walks over the keys. If it should not, it is gone on
-	// with to the end.
+	// rowsPart begins the cursor of EMQ.AUDIT once it is through with the sets and scans the keys. If it ever
+	// begins otherwise, the audit is slower but still complete.
 	rowsPart = "rows:"
-	// auditCount is how much a call looks at.
+	// auditCount is the COUNT of a call.
 	auditCount = "1000"
 )
 
-// Audit looks through queues, and with fix puts right what is wrong. With all it looks at queues of which nothing but rows is left, too. A queue
-// that is too broken for it keeps it from no other; broken says why. step is told how far it came with queues, then with keys.
+// Audit audits queues, and with fix repairs them. With all it includes queues of which only rows are left. A queue that
+// is too broken to audit does not stop it; broken has the reasons. step receives the progress, first over the queues,
+// then over the keys.
 func (s *Server) Audit(ctx context.Context, queues []string, all, fix bool, step func(of string, p Progress)) (found []Finding, broken []error, err error) {
 	ask := s.patient()
 	whole := len(queues) <= few
@@ -73,7 +75,7 @@ func (s *Server) Audit(ctx context.Context, queues []string, all, fix bool, step
 	return found, broken, pass("queues with rows in no set", strays, true)
 }
 
-// audit looks through a queue's sets, or the whole of it.
+// audit audits a queue: the whole of it, or only its sets.
 func (s *Server) audit(ctx context.Context, ask asker, queue string, whole, fix bool) (found []Finding, err error) {
 	for cursor := "0"; ; {
 		args := []string{"EMQ.AUDIT", "emq:{" + queue + "}:", cursor, auditCount}
@@ -98,7 +100,7 @@ func (s *Server) audit(ctx context.Context, ask asker, queue string, whole, fix 
 	}
 }
 
-// strays walks over all keys and has the queues of which a row is in no set, so that EMQ.AUDIT has something to say of it.
+// strays scans all keys, and returns the wanted queues that have a row in no set, for EMQ.AUDIT to report.
 func (s *Server) strays(ctx context.Context, ask asker, wanted func(queue string) bool, step func(string, Progress)) ([]string, error) {
 	var mu sync.Mutex
 	found := map[string]bool{}
@@ -118,7 +120,7 @@ func (s *Server) strays(ctx context.Context, ask asker, wanted func(queue string
 		err = parallel(len(keys), func(i int) error {
 			queue, id, ok := strings.Cut(strings.TrimPrefix(keys[i].Str, "emq:{"), "}:job:")
 			mu.Lock()
-			known := !ok || found[queue] || !wanted(queue) || emq.NewQueue[[]byte](s.once, queue).Err() != nil // of no queue
+			known := !ok || found[queue] || !wanted(queue) || emq.NewQueue[[]byte](s.once, queue).Err() != nil // the key belongs to no valid queue
 			mu.Unlock()
 			if known {
 				return nil
@@ -149,7 +151,8 @@ func (s *Server) strays(ctx context.Context, ask asker, wanted func(queue string
 	return list, nil
 }
 
-// stray reports whether a row is in no set, and is not one that is its scripts' own. It may just move: then it is looked at again.
+// stray reports whether a row is in no set. Rows of lanes don't count, since the scripts keep them elsewhere. A job may
+// move between sets while they are read, so a row is read several times.
 func (s *Server) stray(ctx context.Context, ask asker, queue, id string) (bool, error) {
 	base := "emq:{" + queue + "}:"
 	sets := []emq.State{emq.StatePending, emq.StateActive, emq.StateScheduled, emq.StateDead}
@@ -159,7 +162,7 @@ func (s *Server) stray(ctx context.Context, ask asker, queue, id string) (bool, 
 		if err != nil && !other {
 			return false, err
 		}
-		part := strings.Contains(id, ":") // a script's key below a row's name, perhaps
+		part := strings.Contains(id, ":") // perhaps a key that scripts keep next to a row
 		if other && part || !other && (len(row.List) != 2 || !row.List[1].Null || row.List[0].Null && part) {
 			return false, nil
 		}
@@ -167,7 +170,7 @@ func (s *Server) stray(ctx context.Context, ask asker, queue, id string) (bool, 
 		if !other {
 			named = emq.State(row.List[0].Str)
 		}
-		slices.SortStableFunc(sets, func(x, y emq.State) int { // that which the row names first
+		slices.SortStableFunc(sets, func(x, y emq.State) int { // the set of the row's state first
 			switch named {
 			case x:
 				return -1
@@ -179,7 +182,7 @@ func (s *Server) stray(ctx context.Context, ask asker, queue, id string) (bool, 
 		for _, set := range sets {
 			r, err := ask(ctx, "ZSCORE", base+setOf[set], id)
 			if class(err) == "WRONGTYPE" || err == nil && !r.Null {
-				return false, nil // or nothing can be said
+				return false, nil // it is in a set, or the set can't be read
 			}
 			if err != nil {
 				return false, err
@@ -192,7 +195,7 @@ func (s *Server) stray(ctx context.Context, ask asker, queue, id string) (bool, 
 	return true, nil
 }
 
-// keys is about how many keys there are, of all databases; 0 if that is not told.
+// keys returns the approximate number of keys in all databases, 0 if unknown.
 func (s *Server) keys(ctx context.Context) (n int64) {
 	r, err := s.conn.Do(ctx, "INFO", "keyspace")
 	if err != nil {

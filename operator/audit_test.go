@@ -14,8 +14,8 @@ import (
 	"emq/test/wire"
 )
 
-// Of many queues the rows are looked through once, and what is found is what EMQ.AUDIT finds in each of them, queues of which rows alone are
-// left among them; what belongs to scripts is left to them.
+// For many queues the rows are scanned once, and the result equals what EMQ.AUDIT finds in each of them, including
+// queues of which only rows are left. Keys of scripts are left alone.
 func TestAudit(t *testing.T) {
 	_, c, s := serve(t)
 	var queues []string
@@ -34,19 +34,19 @@ func TestAudit(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, broken)
 	require.Empty(t, found)
-	require.Equal(t, 30*4, calls(), "one for each set, and none that walks over the keys")
+	require.Equal(t, 30*4, calls(), "one call for each set, and none that scans the keys")
 
 	id := ids(300)
 	c.Must("ZREM emq:{q00}:pending "+id[3], "ZADD emq:{q00}:dead 0 "+id[3], // in another set
-		"ZREM emq:{q01}:pending "+id[3],                                                 // in none
-		"ZREM emq:{q02}:pending "+id[3], "HSET emq:{q02}:job:"+id[3]+" state elsewhere", // a state of others
-		"ZREM emq:{q03}:pending "+id[3], "HSET emq:{q03}:job:"+id[3]+" group g", // a lane's
-		"RPUSH emq:{q04}:job:"+id[3]+":logs x", "HSET emq:{q04}:job:"+id[3]+":lock x y", // scripts' keys
-		"HSET emq:{q05}:job:"+id[3]+":x state pending", "SET emq:{q06}:job:JOBx y", "SET emq:{q07}:job:x y", // no rows
-		"HSET emq:{q08}:job:x state pending payload y", "HDEL emq:{q09}:job:"+id[3]+" attempts", // no job, a bad row
-		"ZREM emq:{q10}:pending "+id[3], "HDEL emq:{q10}:job:"+id[3]+" state", // a row without state
-		"ZADD emq:{q11}:pending 0 JOBghost", "HSET emq:{q12}:meta max x", // seen without the rows
-		"HSET emq:{rows}:job:JOB1 state pending attempts 0 payload x", "SET emq:{bad}:dead x", "ZADD emq:{bad}:pending 0 JOB1", // none is listed; too broken
+		"ZREM emq:{q01}:pending "+id[3],                                                 // in no set
+		"ZREM emq:{q02}:pending "+id[3], "HSET emq:{q02}:job:"+id[3]+" state elsewhere", // an unknown state
+		"ZREM emq:{q03}:pending "+id[3], "HSET emq:{q03}:job:"+id[3]+" group g", // a row of a lane
+		"RPUSH emq:{q04}:job:"+id[3]+":logs x", "HSET emq:{q04}:job:"+id[3]+":lock x y", // keys of scripts
+		"HSET emq:{q05}:job:"+id[3]+":x state pending", "SET emq:{q06}:job:JOBx y", "SET emq:{q07}:job:x y", // not rows
+		"HSET emq:{q08}:job:x state pending payload y", "HDEL emq:{q09}:job:"+id[3]+" attempts", // a row whose id is no job's, a bad row
+		"ZREM emq:{q10}:pending "+id[3], "HDEL emq:{q10}:job:"+id[3]+" state", // a row without a state
+		"ZADD emq:{q11}:pending 0 JOBghost", "HSET emq:{q12}:meta max x", // found without the rows
+		"HSET emq:{rows}:job:JOB1 state pending attempts 0 payload x", "SET emq:{bad}:dead x", "ZADD emq:{bad}:pending 0 JOB1", // a queue that is not listed, and one that is too broken
 		"HSET emq:{bad}:job:JOB2 state pending attempts 0 payload x", "DEL emq:{q13}:pending", "HSET emq:{}:job:JOB1 state pending")
 	names, err := s.Names(t.Context())
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestAudit(t *testing.T) {
 	}
 	require.Equal(t, sorted(want), sorted(found))
 
-	// Those that are named, and no others; they are put right.
+	// Without all, only the named queues are audited, here with fix.
 	named := append(slices.Clone(names[:len(names)-3]), "rows")
 	_, _, err = s.Audit(t.Context(), slices.DeleteFunc(named, func(q string) bool { return q == "bad" }), false, true, nil)
 	require.NoError(t, err)

@@ -39,8 +39,9 @@ func WorstFirst(x, y Check) int {
 	return cmp.Compare(grave[y.Status], grave[x.Status])
 }
 
-// Doctor looks whether the server is fit to keep jobs: module and wire, the fence, memory policy and room, persistence,
-// replicas, the pump's lag, panics, broken gates, jobs that a move left on their way, and queues with work and no worker. What may not be looked at is Unknown.
+// Doctor checks whether the server is fit to keep jobs: module and wire, the fence, memory policy and room,
+// persistence, replicas, the pump's lag, panics, broken gates, jobs that a move left on their way, and queues with work
+// and no worker. What the user may not read is Unknown.
 func (s *Server) Doctor(ctx context.Context) []Check {
 	queues, err := s.Queues(ctx)
 	return s.checks(ctx, queues, err)

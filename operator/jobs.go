@@ -164,7 +164,7 @@ func (s *Server) Find(ctx context.Context, id string) (found []string, err error
 	return found, err
 }
 
-// existing tells which queues have a key.
+// existing returns which queues have a key.
 func (s *Server) existing(ctx context.Context, queues []string, key func(queue string) string) (has []bool, err error) {
 	const some = 100 // are asked for in a call
 	has = make([]bool, len(queues))
@@ -174,7 +174,7 @@ func (s *Server) existing(ctx context.Context, queues []string, key func(queue s
 	})
 }
 
-// having finds them by halves.
+// having finds by bisection which queues have the key.
 func (s *Server) having(ctx context.Context, key func(string) string, names []string, has []bool) error {
 	args := []string{"EXISTS"}
 	for _, name := range names {

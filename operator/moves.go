@@ -10,13 +10,14 @@ import (
 	emq "emq/clients/go"
 )
 
-// Move is what a move has on its way out of a queue, or has left there.
+// Move describes the jobs that a move has on their way out of a queue, or has left there.
 type Move struct {
 	From string
 	emq.Moving
 }
 
-// Moves finds the queues of which jobs are on their way to another. No list of jobs has them, and no audit finds them.
+// Moves returns the queues whose jobs are on their way to another. Neither lists of jobs nor EMQ.AUDIT include those
+// jobs.
 func (s *Server) Moves(ctx context.Context, queues ...string) (list []Move, err error) {
 	has, err := s.existing(ctx, queues, func(queue string) string { return "emq:{" + queue + "}:moving" })
 	for i, queue := range queues {
@@ -42,8 +43,8 @@ func (m Move) String() string {
 	return text
 }
 
-// Again is what has the jobs arrive: the arguments of `emq move`, its queues and its flags, or nothing if the jobs are on their way to a server
-// that is known by a program's name for it.
+// Again returns the arguments of `emq move` that complete the move, queues and flags. It returns nothing if the
+// destination is known only by the name that a program has for the server.
 func (m Move) Again() (queues, flags []string) {
 	switch {
 	case m.Here:
@@ -55,7 +56,7 @@ func (m Move) Again() (queues, flags []string) {
 	return []string{m.From, m.Queue}, flags
 }
 
-// line is Again as a shell takes it.
+// line formats Again as a shell's command.
 func (m Move) line() string {
 	queues, flags := m.Again()
 	if queues == nil {
@@ -72,7 +73,8 @@ func (m Move) line() string {
 	return strings.Join(words, " ")
 }
 
-// moving is how long jobs may be on their way before that is told: a move that goes on takes a moment for each hundred.
+// moving is how long jobs may be on their way before the doctor reports them. A move that is not broken off takes only
+// a moment for each hundred.
 const moving = time.Minute
 
 func (e *exam) moves(ctx context.Context) Check {

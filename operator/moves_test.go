@@ -15,13 +15,13 @@ import (
 	"emq/test/wire"
 )
 
-// gone is a server that is never reached.
+// gone is a server that can't be reached.
 type gone struct{ emq.Conn }
 
 func (gone) Do(context.Context, ...string) (emq.Reply, error) { return emq.Reply{}, emq.ErrClosed }
 func (gone) Close()                                           {}
 
-// leave has a job of a queue left on its way to another, as a move does that is killed, and a while pass.
+// leave leaves a job on its way to another queue, as a killed move does, and backdates the move by while.
 func leave(t *testing.T, p *store.Place, from, to, server string, while time.Duration) {
 	t.Helper()
 	c := p.Conn()
@@ -38,7 +38,8 @@ func leave(t *testing.T, p *store.Place, from, to, server string, while time.Dur
 	require.Equal(t, wire.Integer(0), c.Do("HSET", wire.Queue(from).Meta(), "moving", strings.Join(told, " ")))
 }
 
-// Jobs that a move left on their way are told with what ends it, though the queue holds nothing else; those of a move that goes on are not.
+// Jobs that a move left on their way are reported with the command that completes it, even if the queue has nothing
+// else; those of a move that may still be running are not.
 func TestMoves(t *testing.T) {
 	p, c, s := serve(t)
 	leave(t, p, "mails", "new", "valkey://10.0.0.2:6379", 3*time.Hour)
@@ -46,7 +47,7 @@ func TestMoves(t *testing.T) {
 	found := examined(t, s)["moves"]
 	require.Equal(t, Check{"moves", Critical, `"mails" has 1 job on their way to "new" of the server "valkey://10.0.0.2:6379", for 3h0m: emq move --to-url valkey://10.0.0.2:6379 mails new`,
 		found.Advice}, found)
-	c.Must("DEL emq:{mails}:meta", "ZADD emq:{mails}:dead 0 JOBx") // as somebody may do
+	c.Must("DEL emq:{mails}:meta", "ZADD emq:{mails}:dead 0 JOBx") // as a user might
 	leave(t, p, "-q", "it's", "b", 3*time.Hour)
 	found = examined(t, s)["moves"]
 	require.Equal(t, `"-q" has 1 job on their way to "it's" of the server "b", for 3h0m: begin the program's Drain or MoveTo again; `+
@@ -54,7 +55,7 @@ func TestMoves(t *testing.T) {
 	m := Move{"-q", emq.Moving{Jobs: 2, Queue: "it's", Here: true}}
 	require.Equal(t, `emq move -- -q 'it'\''s'`, m.line())
 	user(t, c, "observer")
-	require.Equal(t, Unknown, examined(t, at(t, p, "observer"))["moves"].Status, "where somebody took the field away it may not count")
+	require.Equal(t, Unknown, examined(t, at(t, p, "observer"))["moves"].Status, "without the field, the user lacks the right to count the jobs")
 	c.Must("DEL emq:{mails}:moving")
 	require.Equal(t, Critical, examined(t, at(t, p, "observer"))["moves"].Status)
 }

@@ -14,14 +14,15 @@ import (
 // Server is a server with the module, as an operator sees it. It is safe for concurrent use.
 type Server struct {
 	conn emq.Conn
-	once *emq.Client        // asks once: whoever looks wants to know that the server is gone
-	more []emq.ClientOption // of clients that wait for a server which fails over
+	once *emq.Client        // does not retry: who looks wants to know that the server is gone
+	more []emq.ClientOption // for clients that wait while the server fails over
 }
 
-// New is the server at a connection, which stays the caller's to close.
+// New returns the server at a connection, which the caller must close.
 func New(c emq.Conn) *Server { return &Server{conn: c, once: emq.Use(c, emq.Patience(0))} }
 
-// Impatient is the server for somebody who waits for the answer: while it fails over, or is a replica, a call fails at once.
+// Impatient returns the server for callers who wait for the answer: calls do not wait for a failover or for a replica
+// to become the primary, but fail at once.
 func (s *Server) Impatient() *Server {
 	other := *s
 	other.more = []emq.ClientOption{emq.Patience(0)}

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Count is a whole number with its thousands apart.
+// Count formats a whole number with separated thousands.
 func Count[N int | int64](n N) string {
 	digits := strconv.FormatInt(int64(n), 10)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
@@ -25,7 +25,8 @@ func Many[N int | int64](n N, thing string) string {
 	return Count(n) + " " + thing
 }
 
-// Printable has all that is no visible text, and might speak to a terminal or turn a text around, as Go escapes it; it stays on one line.
+// Printable escapes invisible characters as Go does, because they might control a terminal or change the direction of
+// the text. The result is one line.
 func Printable(s string) string {
 	if strings.IndexFunc(s, func(c rune) bool { return c == utf8.RuneError || !unicode.IsPrint(c) }) < 0 {
 		return s
@@ -47,7 +48,8 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// Shell is a text as a word of a shell's. One that has bytes which can't be seen is in $'…', as bash, zsh and POSIX of 2024 have it.
+// Shell quotes a text as a word of a shell where needed. A word with invisible bytes is in $'…', as in bash, zsh and
+// POSIX of 2024.
 func Shell(s string) string {
 	switch {
 	case s != "" && strings.IndexFunc(s, func(c rune) bool {

@@ -364,7 +364,7 @@ func TestMemoryOfBatchesIsGivenBack(t *testing.T) {
 	rounds(3)
 	before := st.usedEmpty()
 	rounds(40)
-	// The smallest of what is to be given back, the places of ids that are there twice, comes to 520 KB.
+	// The smallest allocation, the places of ids that are listed twice, would leak 520 KB.
 	require.Less(t, st.usedEmpty()-before, int64(256<<10), "bytes kept after 40 rounds")
 }
 
@@ -574,7 +574,7 @@ func TestBatchesInTheAppendOnlyFile(t *testing.T) {
 	require.Equal(t, before, st.digest())
 }
 
-// Sets, rows and counters that have expired, and are still there, are none.
+// Expired sets, rows and counters that the server has not removed yet count as absent.
 func TestBatchesMeetExpiredKeys(t *testing.T) {
 	s := start(t, withModule())
 	replica := follow(t, s)

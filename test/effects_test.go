@@ -9,8 +9,8 @@ import (
 )
 
 // A transition is one command on one store: its reply, and the plain commands that a replica and an append-only file
-// receive for it. RUN stands for the server's run_id. There is one for each way of writing; when a verb takes which, and what
-// the store holds then, is the model's (emq/test/model).
+// receive for it. RUN stands for the server's run_id. The table has one transition for each way of writing; the model
+// (emq/test/model) covers when a verb writes which, and what the store holds afterwards.
 type transition struct {
 	name   string
 	given  []string

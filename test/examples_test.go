@@ -85,7 +85,7 @@ func TestWorkerStops(t *testing.T) {
 	st.reply(wire.Array(wire.Bulk("pending"), wire.Bulk("1"), wire.Nil), "HMGET "+q.Row(id)+" state attempts failures")
 }
 
-// TestExample runs the example of the protocol's page and compares the output with what the page shows.
+// TestExample runs the example of docs/protocol.md and compares the output with what the page shows.
 func TestExample(t *testing.T) {
 	st := open(t)
 	out, err := exec.Command(built(t, "../examples/goredis"), "-addr", st.s.Addr()).CombinedOutput()

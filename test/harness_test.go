@@ -194,7 +194,7 @@ func (st *fixture) take(q queue, id string) string {
 	return strconv.FormatInt(job[2].(int64), 10)
 }
 
-// Short names for what nearly every test says.
+// Short names for what nearly every test uses.
 const (
 	identity = wire.Identity
 	wire6    = wire.Wire6
@@ -228,8 +228,8 @@ const (
 	maxInt31 = 1<<31 - 1
 )
 
-// escape writes every byte that is not printable ASCII, and the quote and the backslash, as a Go string would, bytes of
-// UTF-8 too.
+// escape writes bytes that are not printable ASCII, quotes and backslashes as in a Go string, with every byte of UTF-8
+// escaped.
 func escape(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

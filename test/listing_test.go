@@ -328,7 +328,7 @@ func TestListedWhateverMadeThem(t *testing.T) {
 		st.Must("FLUSHALL")
 		var all []string
 		for kind, command := range makes("from") {
-			q := queue(kind) // one for each key, so that all are waited for at once
+			q := queue(kind) // one for each kind of key, so that the test waits for all at once
 			from, to := command[1], makes(q)[kind][1]
 			st.Do(command...)
 			for _, line := range lines {

@@ -9,13 +9,13 @@ import (
 	"emq/test/wire"
 )
 
-// meddle has another module run a command at the next event of a key.
+// meddle makes another module run a command at the next event of a key.
 func (st *fixture) meddle(event, key string, command []string) {
 	st.t.Helper()
 	require.Equal(st.t, "+OK\r\n", st.Do(append([]string{"MEDDLER.ON", event, key}, command...)...))
 }
 
-// meddled has it do so in the middle of a command, whose reply must be this; sets is what the sets hold then.
+// meddled does so while a command runs, and checks the command's reply and what the sets contain afterwards.
 func (st *fixture) meddled(event, key string, meddle, do []string, want string, sets map[string][]string) {
 	st.t.Helper()
 	st.meddle(event, key, meddle)
@@ -26,9 +26,9 @@ func (st *fixture) meddled(event, key string, meddle, do []string, want string, 
 	}
 }
 
-// Another module may write from inside a keyspace event, the worst moment there is: in the middle of a command of ours.
-// The server warns against it and plain commands live through it, so the verbs must: the server stays up, no key is
-// used that the other module changed, and no job is lost or handed out twice.
+// Another module may write from a keyspace event, in the middle of a verb. The server's docs warn against that, but its
+// own commands survive it, so the verbs must too: the server stays up, no key that the other module changed is used,
+// and no job is lost or handed out twice.
 func TestAnotherModuleWritesInTheMiddle(t *testing.T) {
 	s := start(t, withModule())
 	s.loadTestModule(t, "meddler")
@@ -92,7 +92,7 @@ func TestAnotherModuleWritesInTheMiddle(t *testing.T) {
 			}
 			st.expired(good.Row("JOB1"))
 			st.meddle("expired", good.Row("JOB1"), meddle)
-			require.Equal(t, claimed("JOB2", "x", 1), st.Do(claim...), "an expired row is no row")
+			require.Equal(t, claimed("JOB2", "x", 1), st.Do(claim...), "an expired row counts as absent")
 			require.Equal(t, "$-1\r\n", st.Do("GET", good.Row("JOB1")), "the row is met, and its event sent")
 			st.Do(good.Complete("JOB1", "1")...)
 			st.Do(good.Complete("JOB2", "1")...)
@@ -215,7 +215,7 @@ func TestAnotherModuleDoesNotWait(t *testing.T) {
 	require.Equal(t, []string{"JOB1"}, st.Members(good.Active()))
 }
 
-// Another module may write from inside the callback of a row or a set that is made.
+// Another module may write from the callback of a new row or set.
 func TestAnotherModuleWritesInTheMiddleOfABatch(t *testing.T) {
 	s := start(t, withModule())
 	s.loadTestModule(t, "meddler")
@@ -261,7 +261,7 @@ func TestAnotherModuleWritesInTheMiddleOfABatch(t *testing.T) {
 	}
 }
 
-// Another module may write from inside the callback of a key that is made.
+// Another module may write from the callback of a new key.
 func TestAnotherModuleWritesInTheMiddleOfAnOperator(t *testing.T) {
 	s := start(t, withModule())
 	s.loadTestModule(t, "meddler")
@@ -298,8 +298,8 @@ func TestAnotherModuleWritesInTheMiddleOfAnOperator(t *testing.T) {
 	}
 }
 
-// Another module may write from inside the events of the pump, too: the server stays up, nothing is used that the other
-// module changed, and what is left of the work goes on.
+// Another module may also write from the pump's events: the server stays up, nothing that the other module changed is
+// used, and the remaining work is done.
 func TestAnotherModuleWritesInTheMiddleOfThePump(t *testing.T) {
 	s := start(t, withModule())
 	s.loadTestModule(t, "meddler")
@@ -341,7 +341,7 @@ func TestAnotherModuleWritesInTheMiddleOfThePump(t *testing.T) {
 				waitFor(t, "the pump", func() bool { return st.Do("EXISTS", good.Active(), good.Schedule(), other.Active()) == integer(c.left) })
 				require.Equal(t, c.pending, st.Members(good.Pending()))
 			}
-			// The pump lives, whatever became of the store: what comes now is met.
+			// Whatever became of the store, the pump is alive: it handles what comes now.
 			st.Must("CONFIG SET min-replicas-to-write 0", "FLUSHALL", "SET {emq}:version "+wire6)
 			st.put(good, "JOB6", "active", "attempts", "1", "lease_epoch", "other")
 			st.Must("ZADD emq:{q}:active XX 1 JOB6")

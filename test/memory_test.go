@@ -145,7 +145,7 @@ func TestOutOfMemoryInScript(t *testing.T) {
 	})
 }
 
-// usedEmpty empties the server, and returns the memory that it uses then.
+// usedEmpty empties the server and returns the memory that it then uses.
 func (st *fixture) usedEmpty() int64 {
 	st.t.Helper()
 	waitFor(st.t, "other connections' buffers to be gone", func() bool { return st.Info("connected_clients") == "1" })
@@ -155,8 +155,8 @@ func (st *fixture) usedEmpty() int64 {
 	return n
 }
 
-// No verb keeps memory for itself: after many commands of every kind, with names and payloads that are allocated one by
-// one, an empty server holds what it held before.
+// No verb leaks memory: after many commands of every kind, with names and payloads that need their own allocations, an
+// empty server uses no more memory than before.
 func TestMemoryIsGivenBack(t *testing.T) {
 	s := start(t, withModule())
 	st := s.fresh(t)

@@ -134,7 +134,7 @@ func TestMixedLoadIsMixed(t *testing.T) {
 		"EMQ.SCHEDULE :1\r\n", "EMQ.SCHEDULE :0\r\n", "EMQ.EXTEND :1\r\n", "EMQ.EXTEND :-1\r\n", "EMQ.EXTEND -EMQSTALE", "EMQ.PROMOTE :0\r\n",
 		"EMQ.PROMOTE :2\r\n", "EMQ.REAP *2\r\n*0\r\n*", "EMQ.REAP *2\r\n*1\r\n$",
 	} {
-		// The rarest comes 33 times on the average: fewer than five are no accident.
+		// The rarest reply comes 33 times on average, so fewer than five can't be chance.
 		require.GreaterOrEqual(t, seen[want], 5, "%q of %v", want, seen)
 	}
 	for what := range seen {

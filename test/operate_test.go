@@ -480,7 +480,7 @@ func TestOperatorsInTheAppendOnlyFile(t *testing.T) {
 	}
 }
 
-// What has expired, and is still there, is none.
+// Expired keys that the server has not removed yet count as absent.
 func TestOperatorsMeetExpiredKeys(t *testing.T) {
 	s := start(t, withModule())
 	replica := follow(t, s)

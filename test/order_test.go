@@ -163,9 +163,9 @@ func init() {
 	)
 }
 
-// TestCheckOrder breaks every two checks of a verb at once: the earlier one must answer, and the request must leave no
-// trace. A replica drops its own replicas' links, and with them a witness, so what is refused on one has a server of its
-// own.
+// TestCheckOrder violates every two checks of a verb at once: the earlier one must refuse, and the request must leave
+// no trace. Requests to a replica have a server of their own, since a server that becomes a replica closes its own
+// replicas' links, and with them the observer's.
 func TestCheckOrder(t *testing.T) {
 	s, following := witnessed(t), start(t, withModule())
 	for _, verb := range orders {

@@ -19,7 +19,7 @@ func follow(t *testing.T, s *server, args ...string) *server {
 	return r
 }
 
-// followed starts a server with an empty store, and two that follow it: one that has the module, and one that has not.
+// followed starts a server with an empty store and two replicas, r with the module and plain without it.
 func followed(t *testing.T) (st, r, plain *fixture) {
 	t.Helper()
 	s := start(t, withModule())
@@ -30,7 +30,7 @@ func followed(t *testing.T) (st, r, plain *fixture) {
 	return st, r, follow(t, s).attachPlain(t)
 }
 
-// inStep waits until all replicas have what this connection wrote.
+// inStep waits until all replicas have this connection's writes.
 func (st *fixture) inStep(replicas string) {
 	st.t.Helper()
 	st.Must("SET in-step x") // so that the connection has something to wait for
@@ -201,8 +201,8 @@ func TestAppendOnlyFile(t *testing.T) {
 	require.False(t, open)
 }
 
-// What was written comes back, from the append-only file and from the snapshot, with the module and without it, after
-// an orderly stop and after a crash.
+// The data are restored from the append-only file and from the snapshot, with and without the module, after a SHUTDOWN
+// and after a crash.
 func TestDataComesBack(t *testing.T) {
 	persistence := map[string][]string{
 		"append-only file":               {"--appendonly", "yes", "--appendfsync", "always"},

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// jobContext is what [context.WithCancelCause] returns, made when somebody looks at it: many handlers do not.
+// jobContext is a context as [context.WithCancelCause] returns, but created on first use, since many handlers never
+// look at it.
 type jobContext struct {
-	values context.Context // which has no end of its own
+	values context.Context // never ends by itself
 
 	mu     sync.Mutex
 	made   context.Context
@@ -44,5 +45,6 @@ func (c *jobContext) Deadline() (time.Time, bool) { return c.values.Deadline() }
 func (c *jobContext) Done() <-chan struct{}       { return c.get().Done() }
 func (c *jobContext) Err() error                  { return c.get().Err() }
 
-// Value knows what the context knows that is made, its cause too, so that children of it need no goroutine.
+// Value asks the created context, because package context finds a parent's cancellation by Value: so derived contexts
+// need no goroutine.
 func (c *jobContext) Value(key any) any { return c.get().Value(key) }

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Drain moves jobs to the servers on which their queues live now, after servers have come or gone, and tells how many it moved:
-// of the given queues, or without any, of all that there are. To empty a server that leaves, a client knows all servers
-// and [Client.DrainTo] which of them stay.
+// Drain moves jobs to the servers where their queues live now, after servers have been added or removed, and returns
+// how many it moved. It does so for the given queues, or without any for all queues. To empty a server that is to be
+// removed, use a client that knows all servers, and [Client.DrainTo] with one that knows those that stay.
 //
-// First all producers and workers are started anew with the new servers. On each server where a queue does not live any more it
-// is then paused; its jobs in hand are waited for, and the others are moved with their failures and dead letters. At the end
-// the old place is as if the queue had never been there. A Drain that was broken off is begun again.
+// First restart all producers and workers with the new servers. On each server where a queue no longer lives, Drain
+// pauses the queue, waits for its jobs in hand, and moves the others with their failures and dead letters. In the end
+// the old place is as if the queue had never been there. A Drain that was broken off can be repeated.
 //
 // It needs the rights of [Queue.MoveTo], and to ZRANGE and ZCARD.
 func (c *Client) Drain(ctx context.Context, queues ...string) (moved int, err error) {
 	return c.DrainTo(ctx, c, queues...)
 }
 
-// DrainTo is Drain with the places of another client, which has the same servers but those that leave.
+// DrainTo is Drain with the places of another client, which has the same servers except those that are to be removed.
 func (c *Client) DrainTo(ctx context.Context, to *Client, queues ...string) (moved int, err error) {
 	for _, s := range c.servers {
 		names := queues
@@ -85,13 +85,14 @@ func (q *queue) drain(ctx context.Context, to *queue) (moved int, err error) {
 		if n == 0 {
 			return moved, q.gate(ctx, "EMQ.RESUME", q.base)
 		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil { // for the jobs in hand
+		if err := sleep(ctx, 50*time.Millisecond); err != nil { // the rest are jobs in hand
 			return moved, errors.Join(fmt.Errorf("%d jobs are still there", n), err)
 		}
 	}
 }
 
-// drainState moves the jobs of a state. One that was enqueued in both places is the same: the old place gives it up.
+// drainState moves the jobs of a state. A job that was enqueued in both places is the same job, so the old place gives
+// it up.
 func (q *queue) drainState(ctx context.Context, to *queue, s State) (moved int, err error) {
 	for begin := 0; ; {
 		r, err := q.c.do(ctx, q.srv, "ZRANGE", q.base+setOf[s], strconv.Itoa(begin), strconv.Itoa(begin+batchJobs-1))
@@ -107,6 +108,6 @@ func (q *queue) drainState(ctx context.Context, to *queue, s State) (moved int, 
 		if moved += n; err != nil {
 			return moved, err
 		}
-		begin += len(ids) - n // those whose row is of another state, which AUDIT puts right
+		begin += len(ids) - n // those whose row names another state; EMQ.AUDIT repairs them
 	}
 }

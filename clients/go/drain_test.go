@@ -15,7 +15,8 @@ import (
 	"emq/test/wire"
 )
 
-// A server joins two others: its share moves to it, with failures and dead letters, and workers go on. Then it leaves.
+// A server is added to two others: its share of the jobs moves to it, with failures and dead letters, while workers
+// continue. Then it is removed.
 func TestDrain(t *testing.T) {
 	places := map[string]*store.Place{}
 	urls := map[string]string{}

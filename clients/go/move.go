@@ -12,23 +12,25 @@ import (
 	"time"
 )
 
-// A job moves in three steps, each a script, so that at every moment one place at most hands it out, and each can be repeated
-// after a crash:
+// A job moves in three steps, each of them a script. At every moment at most one of the two queues hands the job out,
+// and each step can be repeated after a crash:
 //
-//	take    the old queue's row becomes emq:{q}:moving:ID, which nobody claims, and the hash emq:{q}:moving notes where it goes
-//	put     the new queue gets it, and notes in the set emq:{q}:arrived that it came
-//	forget  the old queue's copy goes, then the new one's note
+//	take    renames the old queue's row to emq:{q}:moving:ID, which nobody claims, and notes the destination in the hash emq:{q}:moving
+//	put     writes the job into the new queue, and notes its arrival in the set emq:{q}:arrived
+//	forget  deletes the old queue's copy, then the new queue's note
 //
-// While jobs are on their way, the field moving of emq:{q}:meta tells how many, since when and whither: so the old queue is listed
-// although it may hold nothing else, and whoever may read queues can tell of them. A job that is called back is noted in the new
-// queue's set as one that is not to come: its put, if it is still to be carried out, then leaves it alone.
+// While jobs are on their way, the field moving of emq:{q}:meta holds their number, the time and the destination. It
+// keeps the old queue listed even if the queue has no other key, and lets everybody who may read queues report the
+// move. A job that is called back is marked in the new queue's set, so that a put which is still under way leaves it
+// alone.
 
 const (
 	identityKey = "{emq}:version"
 	identity    = "echomq:6.0.0"
 )
 
-// fenced opens the scripts of the old queue. Memory is allowed: a server that is full is one that is moved from.
+// fenced begins the scripts of the old queue. They may run without free memory, so that jobs can be moved away from a
+// full server.
 const fenced = `#!lua flags=allow-oom
 local wire = redis.call('GET', KEYS[1])
 if wire ~= ARGV[1] then
@@ -36,8 +38,8 @@ if wire ~= ARGV[1] then
 end
 `
 
-// tell keeps the field moving of meta right: of a take with its time and whither it goes, else with those that it has. A meta that is no
-// hash is left alone.
+// tell updates the field moving of meta. A take passes its time and destination; otherwise those that the field has are
+// kept. A meta of another type is left alone.
 const tell = `
 local function tell(base, time, whither)
   local meta, n = base .. 'meta', redis.call('HLEN', KEYS[2])
@@ -51,7 +53,8 @@ local function tell(base, time, whither)
 end
 `
 
-// take looks at jobs until it has 1 MiB of them, and answers how many it looked at and those that it took. Jobs of lanes and flows stay.
+// take takes jobs until it has 1 MiB of them, and returns how many it looked at and those that it took. Jobs of lanes
+// and flows stay.
 const take = fenced + tell + `
 local base, state, set, note = ARGV[2], ARGV[3], ARGV[2] .. ARGV[4], ARGV[5]
 local taken, bytes, seen = {}, 0, 0
@@ -75,7 +78,8 @@ end
 if #taken > 0 then tell(base, ARGV[6], string.match(note, '^%S+ (.*)$')) end
 return {seen, taken}`
 
-// settled ends the way of jobs: ARGV are ids and their notes. Without a set the copies go; else they go back to it.
+// settled ends the move of jobs. ARGV are ids, notes and sets: without a set the old queue's copy is deleted, otherwise
+// the job goes back into that set.
 const settled = fenced + tell + `
 local n = 0
 for i = 3, #ARGV, 3 do
@@ -95,8 +99,8 @@ end
 tell(ARGV[2])
 return n`
 
-// recall asks the new queue which jobs of a move have arrived, and has the others not arrive any more. ARGV are names of moves with
-// ids, as the inbox has them.
+// recall returns which jobs of a move have arrived in the new queue, and marks the others, so that they can't arrive
+// later. ARGV are the members of the set arrived: the move's name and the job's id.
 const recall = `#!lua flags=allow-oom
 local wire = redis.call('GET', KEYS[1])
 if wire and wire ~= ARGV[1] then
@@ -115,18 +119,19 @@ return arrived`
 // parcel is a job on its way.
 type parcel struct {
 	Record
-	move string // a name of its own for each try, so that no arrival is taken for another's
-	note string // in the old queue: score, state, move and whither
-	gone bool   // from the old queue
+	move string // unique for each call of take, so that arrivals of different moves can't be confused
+	note string // in the old queue: score, state, move and destination
+	gone bool   // to be forgotten by the old queue
 }
 
-// MoveTo moves jobs of a state to another queue, of the same server or of another client, with all of their fields, and tells how many
-// moved, and how many stay since the other queue has a job of that id. Jobs that are not of that state any more stay where they
-// are, as do those in hand, and those of lanes and flows. Both queues can be worked on meanwhile: no job is ever claimable in
-// both, and none gets lost.
+// MoveTo moves jobs of a state to another queue, of the same server or of another client, with all of their fields. It
+// returns how many moved, and how many stayed because the other queue already has a job with that id. Jobs that are no
+// longer in that state stay, and so do jobs in hand and those of lanes and flows. Workers may use both queues
+// meanwhile: no job can ever be claimed from both, and none is lost.
 //
-// If it is broken off, up to a hundred jobs may be on their way, which no queue hands out: the next MoveTo of the same queues, with
-// whatever jobs or none, has them arrive, and [Queue.MoveBack] takes them back. A move to another queue is refused until then.
+// If the move is broken off, up to a hundred jobs may be on their way, and no queue hands them out. The next MoveTo
+// between the same queues, with any jobs or none, completes it; [Queue.MoveBack] takes them back. Until then a move to
+// another queue is refused.
 //
 // It needs the right to EVAL, and to the plain commands that its scripts send.
 func (q Queue[T]) MoveTo(ctx context.Context, to Queue[T], s State, ids ...ID) (moved, there int, err error) {
@@ -161,7 +166,8 @@ func countGone(parcels []parcel) (n int) {
 	return n
 }
 
-// move moves jobs, and answers those that it took. Those whose id is there are given up, or go back.
+// move moves jobs and returns those that it took. Jobs whose id the new queue already has are given up with giveUp, and
+// otherwise go back.
 func (q *queue) move(ctx context.Context, to *queue, s State, ids []ID, giveUp bool) (all []parcel, err error) {
 	for len(ids) > 0 {
 		some := ids[:min(len(ids), batchJobs)]
@@ -176,7 +182,7 @@ func (q *queue) move(ctx context.Context, to *queue, s State, ids []ID, giveUp b
 		if err != nil {
 			return all, err
 		}
-		if before { // the answer to the first was lost: what it took is found by its note
+		if before { // the answer to the first try was lost: find what it took by the note
 			parcels, err := q.onTheirWay(ctx, to)
 			if err == nil {
 				err = q.deliver(ctx, to, parcels, giveUp)
@@ -205,11 +211,11 @@ func (q *queue) move(ctx context.Context, to *queue, s State, ids []ID, giveUp b
 	return all, nil
 }
 
-// deliver puts jobs that were taken into their new queue. If that refuses them they go back to the old one, also if it may take
-// them later, as a replica may; if it can't be reached, they stay on their way.
+// deliver puts jobs that were taken into their new queue. If that queue refuses them they go back, even if the refusal
+// is temporary, like a replica's. If it can't be reached they stay on their way.
 func (q *queue) deliver(ctx context.Context, to *queue, parcels []parcel, giveUp bool) error {
 	for len(parcels) > 0 {
-		n := 1 // of one move, and so of one name
+		n := 1 // a put is for jobs of one move
 		for n < len(parcels) && parcels[n].move == parcels[0].move {
 			n++
 		}
@@ -258,7 +264,7 @@ func (q *queue) deliver(ctx context.Context, to *queue, parcels []parcel, giveUp
 	return nil
 }
 
-// resume has the jobs arrive that an earlier move left on their way, and tells how many did.
+// resume completes an earlier move, and returns how many of its jobs arrived.
 func (q *queue) resume(ctx context.Context, to *queue) (moved int, err error) {
 	parcels, err := q.onTheirWay(ctx, to)
 	if err == nil {
@@ -267,11 +273,12 @@ func (q *queue) resume(ctx context.Context, to *queue) (moved int, err error) {
 	return countGone(parcels), err
 }
 
-// MoveBack takes jobs back that a MoveTo or a [Client.Drain] to a queue has left on their way, and tells how many are where they were, and
-// how many had arrived, which that queue keeps, or has done. It asks the other queue, which from then on refuses the jobs that have
-// not arrived: so none is in both, or done twice, even if the move still goes on somewhere. Like MoveTo it can be repeated.
+// MoveBack takes back the jobs that a MoveTo or a [Client.Drain] to a queue has left on their way. It returns how many
+// are back, and how many had arrived: those stay with the other queue, which may have done them already. That queue is
+// asked, and from then on refuses the jobs that have not arrived, so that none is in both queues or done twice, even if
+// the move is still running somewhere. Like MoveTo it can be repeated.
 //
-// What arrived is known for a week. Jobs whose id was enqueued again meanwhile stay on their way, with an error.
+// Arrivals are remembered for a week. Jobs whose id was enqueued again meanwhile stay on their way, and cause an error.
 func (q Queue[T]) MoveBack(ctx context.Context, to Queue[T]) (back, arrived int, err error) {
 	if err := cmp.Or(q.err, to.err); err != nil {
 		return 0, 0, err
@@ -303,8 +310,9 @@ func (q Queue[T]) MoveBack(ctx context.Context, to Queue[T]) (back, arrived int,
 	return back, arrived, err
 }
 
-// MoveBackUnasked takes jobs back that are on their way to a queue which is gone for good. It can't be known which of them had arrived
-// there: those are then in both places if the other one comes back, and what was done there is done again.
+// MoveBackUnasked takes back the jobs that are on their way to a queue which is gone for good. Which of them had
+// arrived there is not known: should the other queue come back, those are in both, and jobs that were done there are
+// done again.
 func (q Queue[T]) MoveBackUnasked(ctx context.Context) (back int, err error) {
 	if q.err != nil {
 		return 0, q.err
@@ -319,7 +327,7 @@ func (q Queue[T]) MoveBackUnasked(ctx context.Context) (back int, err error) {
 	return back, err
 }
 
-// takeBack forgets the jobs that are gone, and puts the others where they were.
+// takeBack deletes the copies of the jobs that are gone, and puts the others back into their sets.
 func (q *queue) takeBack(ctx context.Context, parcels []parcel) error {
 	n, before, err := q.settle(ctx, parcels)
 	if err == nil && !before && n < len(parcels) {
@@ -329,8 +337,8 @@ func (q *queue) takeBack(ctx context.Context, parcels []parcel) error {
 	return err
 }
 
-// settle has the old queue forget the jobs that are gone, and take the others back. It tells how many it did, and whether some may have
-// been done before.
+// settle has the old queue delete its copies of the jobs that are gone, and take back the others. It returns for how
+// many it did so, and whether an earlier try whose answer was lost may have done it.
 func (q *queue) settle(ctx context.Context, parcels []parcel) (n int, before bool, err error) {
 	args := []string{"EVAL", settled, "2", identityKey, q.base + "moving", identity, q.base}
 	for _, p := range parcels {
@@ -344,17 +352,17 @@ func (q *queue) settle(ctx context.Context, parcels []parcel) (n int, before boo
 	return int(r.Int), before, err
 }
 
-// Moving is what a move has on its way, or has left there.
+// Moving describes the jobs that a move has on their way, or has left there.
 type Moving struct {
-	Jobs  int       // 0 if there are none
-	Since time.Time // when the last of them were taken; zero if that is not known
-	// Queue is the one to which they go, of the same server if Here is true, and else of the one that the client which moves
-	// knows as Server.
+	Jobs  int       // 0 if none are on their way
+	Since time.Time // when the last of them were taken; zero if unknown
+	// Queue is the destination. If Here is true it is on the same server, otherwise on the server that the moving
+	// client calls Server.
 	Queue, Server string
 	Here          bool
 }
 
-// String is the place to which the jobs go.
+// String describes the destination.
 func (m Moving) String() string {
 	switch {
 	case m.Here:
@@ -365,7 +373,7 @@ func (m Moving) String() string {
 	return fmt.Sprintf("%q of the server %q", m.Queue, m.Server)
 }
 
-// Moving tells of the jobs that are on their way from the queue to another. It needs the right to HGET.
+// Moving returns what is on its way from the queue to another. It needs the right to HGET.
 func (q Queue[T]) Moving(ctx context.Context) (m Moving, err error) {
 	if q.err != nil {
 		return m, q.err
@@ -384,7 +392,7 @@ func (q Queue[T]) Moving(ctx context.Context) (m Moving, err error) {
 		m.Jobs, err = strconv.Atoi(words[0])
 		return m, err
 	}
-	// Somebody took the field away.
+	// Somebody deleted the field, so count the jobs themselves.
 	notes, err := q.c.do(ctx, q.srv, "HGETALL", q.base+"moving")
 	for i := 1; i < len(notes.List); i += 2 {
 		if words := strings.SplitN(notes.List[i].Str, " ", 4); len(words) == 4 {
@@ -395,7 +403,7 @@ func (q Queue[T]) Moving(ctx context.Context) (m Moving, err error) {
 	return m, err
 }
 
-// whither is the name of the place to which jobs go. No queue's name has a brace.
+// whither encodes a destination. The brace separates the names, since no queue's name contains one.
 func (q *queue) whither(to *queue) string {
 	if to.srv == q.srv {
 		return "{" + to.name + "}"
@@ -403,7 +411,7 @@ func (q *queue) whither(to *queue) string {
 	return to.srv.name + "/{" + to.name + "}"
 }
 
-// movingTo reads what whither wrote.
+// movingTo decodes what whither encoded.
 func movingTo(whither string) Moving {
 	server, queue := whither, ""
 	if i := strings.LastIndexByte(whither, '{'); i >= 0 {
@@ -412,7 +420,7 @@ func movingTo(whither string) Moving {
 	return Moving{Queue: strings.TrimSuffix(queue, "}"), Server: strings.TrimSuffix(server, "/"), Here: server == ""}
 }
 
-// onTheirWay reads the jobs that were taken and not yet forgotten. All go to one place.
+// onTheirWay reads the jobs that were taken and not yet forgotten. It is an error if they go to another queue than to.
 func (q *queue) onTheirWay(ctx context.Context, to *queue) ([]parcel, error) {
 	parcels, whither, err := q.parcels(ctx)
 	if err == nil && len(parcels) > 0 && whither != q.whither(to) {
@@ -425,7 +433,7 @@ func (q *queue) onTheirWay(ctx context.Context, to *queue) ([]parcel, error) {
 	return parcels, nil
 }
 
-// parcels reads them, wherever they go.
+// parcels reads the jobs that were taken and not yet forgotten, and their destination.
 func (q *queue) parcels(ctx context.Context) (parcels []parcel, whither string, err error) {
 	notes, err := q.c.do(ctx, q.srv, "HGETALL", q.base+"moving")
 	if err != nil {
@@ -442,7 +450,7 @@ func (q *queue) parcels(ctx context.Context) (parcels []parcel, whither string, 
 			return nil, "", err
 		}
 		if len(row.List) == 0 {
-			continue // another, which moves the same, has just been done with it
+			continue // another client that completes the same move has just settled it
 		}
 		whither = words[3]
 		parcels = append(parcels, parcel{Record: record(id, State(words[1]), words[0], row.List), move: words[2], note: note})

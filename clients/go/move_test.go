@@ -20,7 +20,7 @@ func raw(c *emq.Client, name string, opts ...emq.QueueOption) emq.Queue[string] 
 	return emq.NewQueue[string](c, name, append(opts, emq.Encoding(emq.Raw))...)
 }
 
-// stocked is a queue with a job of each state that can move, each with what came of it, and one in hand.
+// stocked fills a queue with a job in each state that can move, each with its history, and one job in hand.
 func stocked(t *testing.T, s *store.Place, c *emq.Client, name string) map[emq.State]emq.ID {
 	t.Helper()
 	q, conn := wire.Queue(name), s.Conn()
@@ -44,8 +44,8 @@ func stocked(t *testing.T, s *store.Place, c *emq.Client, name string) map[emq.S
 	return ids
 }
 
-// What is recorded and restored is the job as it was; a second time nothing is; what is no job is refused, and nothing of
-// its call restored.
+// Records and Restore preserve jobs completely. Restoring them again changes nothing. A record that can't be a job is
+// refused, and then nothing of its call is restored.
 func TestRestore(t *testing.T) {
 	s := serve(t)
 	c := client(t, s)
@@ -95,7 +95,7 @@ func TestRestore(t *testing.T) {
 	require.Equal(t, digest, s.Conn().Do("DEBUG", "DIGEST"))
 }
 
-// Jobs move with all that they have; those in hand, those of lanes, and those whose id is there already stay.
+// Jobs move with all of their fields; those in hand, those of lanes, and those whose id exists at the destination stay.
 func TestMoveTo(t *testing.T) {
 	a, b := serve(t), serve(t)
 	here, there := client(t, a), client(t, b)
@@ -152,7 +152,7 @@ func TestMoveTo(t *testing.T) {
 	require.Empty(t, a.Keyspace().Check(wire.Wire6))
 }
 
-// failing is a connection that carries out so many commands, and is then as a process that has been killed is.
+// failing is a connection that executes a limited number of commands, and then fails as if its process had been killed.
 type failing struct {
 	emq.Conn
 	left *int
@@ -166,7 +166,8 @@ func (f failing) Do(ctx context.Context, args ...string) (emq.Reply, error) {
 	return f.Conn.Do(ctx, args...)
 }
 
-// Whenever a move is killed, and although the jobs that had arrived are done before it is repeated, each job is done once.
+// A move may be killed after any command, and the jobs that had arrived done before it is repeated: each job is still
+// done once.
 func TestMoveBrokenOff(t *testing.T) {
 	a, b := serve(t), serve(t)
 	here, there := client(t, a), client(t, b)
@@ -216,14 +217,14 @@ func TestMoveBrokenOff(t *testing.T) {
 	require.Greater(t, steps, 3)
 }
 
-// Whenever a move is killed, what it left on its way is told of and comes back, and each job is done once: also one that had arrived, and
-// was done there. Where nobody can be asked it comes back too.
+// A move may be killed after any command: the jobs on their way are reported and come back, and each job is done once,
+// even if it had arrived and was done there. Where the other server can't be asked, the jobs come back too.
 func TestMoveBack(t *testing.T) {
 	a, b := serve(t), serve(t)
 	here, left := client(t, a), 0
 	mover := emq.UseAll(map[string]emq.Conn{"a": failing{emq.Dial(options(t, a)), &left}, "b": failing{emq.Dial(options(t, b)), &left}})
 	t.Cleanup(func() { _ = mover.Close() })
-	pick := func(server string) string { // a name whose queue lives there
+	pick := func(server string) string { // returns the name of a queue that lives on the server
 		for i := 0; ; i++ {
 			if name := fmt.Sprint("q", i); mover.Server(name) == server {
 				return name
@@ -252,7 +253,7 @@ func TestMoveBack(t *testing.T) {
 				broken++
 				require.WithinDuration(t, time.Now(), m.Since, time.Minute)
 				require.Equal(t, emq.Moving{Jobs: 1, Since: m.Since, Queue: away, Server: "b"}, m)
-				require.Equal(t, []string{home}, names, "it is listed, though it holds nothing else")
+				require.Equal(t, []string{home}, names, "the queue is listed although it has no jobs of its own")
 				a.Conn().Must("DEL emq:{" + home + "}:meta")
 				bare, err := from.Moving(t.Context())
 				require.NoError(t, err)
@@ -285,10 +286,10 @@ func TestMoveBack(t *testing.T) {
 	}
 }
 
-// Within a server too, whatever the client calls it.
+// MoveBack also works within a server, whatever name the client has for the server.
 func TestMoveBackWithinAServer(t *testing.T) {
 	s := serve(t)
-	left := 2 // it looks for jobs on their way, and takes some
+	left := 2 // enough to look for jobs on their way and to take some
 	broken := emq.UseAll(map[string]emq.Conn{"a": failing{emq.Dial(options(t, s)), &left}})
 	t.Cleanup(func() { _ = broken.Close() })
 	c := client(t, s)
@@ -301,7 +302,7 @@ func TestMoveBackWithinAServer(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, emq.Moving{Jobs: 1, Since: m.Since, Queue: "new", Here: true}, m)
 	_, _, err = from.MoveBack(t.Context(), raw(client(t, s), "new"))
-	require.ErrorContains(t, err, `on their way to "new"`, "of another client it may be another server")
+	require.ErrorContains(t, err, `on their way to "new"`, "another client may be connected to another server")
 	back, there, err := from.MoveBack(t.Context(), raw(c, "new"))
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 0}, []int{back, there})
@@ -309,8 +310,8 @@ func TestMoveBackWithinAServer(t *testing.T) {
 	require.Empty(t, s.Keyspace().Check(wire.Wire6))
 }
 
-// What was called back does not arrive, though the move goes on: neither does the new queue get it, nor the old one lose it, also in a
-// drain, which gives up what the new place has already.
+// A job that was called back does not arrive although the move continues: the new queue does not get it, and the old
+// one does not lose it. That includes a drain, which would give up a job that the new place already has.
 func TestMoveGoesOnAfterItWasCalledBack(t *testing.T) {
 	a, b := serve(t), serve(t)
 	urls := map[string]string{"a": "valkey://" + a.Addr(), "b": "valkey://" + b.Addr()}
@@ -354,7 +355,7 @@ func TestMoveGoesOnAfterItWasCalledBack(t *testing.T) {
 	}
 }
 
-// gated is a connection whose first script waits until it may go on.
+// gated is a connection whose first script waits for a signal.
 type gated struct {
 	emq.Conn
 	reached, goOn chan struct{}
@@ -368,7 +369,7 @@ func (g gated) Do(ctx context.Context, args ...string) (emq.Reply, error) {
 	return g.Conn.Do(ctx, args...)
 }
 
-// A server whose answers get lost is asked again, and a job is neither lost nor there twice.
+// A command whose answer is lost is sent again, and no job is lost or duplicated by that.
 func TestMoveWithLostAnswers(t *testing.T) {
 	a, b := serve(t), serve(t)
 	here := client(t, a)

@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// Record is a job with every field of its row, to be kept in a file or put into another place.
+// Record is a job with every field of its row, to be stored in a file or put into another place.
 type Record struct {
 	ID    ID
 	State State
 	Due   time.Time // of a scheduled job; when the lease of an active one ends; zero for the others
-	// Fields are those of the row, payload and unknown ones among them, but state and lease_epoch.
+	// Fields are those of the row, including the payload and unknown ones, except state and lease_epoch.
 	Fields map[string]string
 }
 
 // setOf names the sorted set of each state.
 var setOf = map[State]string{StatePending: "pending", StateActive: "active", StateScheduled: "schedule", StateDead: "dead"}
 
-// Records reads jobs of a state. Those that are not of that state, any more, are left out, and so is an id under which something else
-// than a job is kept. It needs the rights to HGETALL and ZSCORE.
+// Records reads jobs of a state. It leaves out those that are no longer in that state, and ids whose row is not a hash.
+// It needs the rights to HGETALL and ZSCORE.
 func (q Queue[T]) Records(ctx context.Context, s State, ids ...ID) ([]Record, error) {
 	if q.err != nil {
 		return nil, q.err
@@ -76,7 +76,7 @@ func record(id string, s State, score string, row []Reply) Record {
 	return r
 }
 
-// Check tells why a record can't be a job.
+// Check returns an error if the record can't be a job.
 func (r *Record) Check() error {
 	_, paid := r.Fields["payload"]
 	attempts := r.Fields["attempts"]
@@ -96,9 +96,10 @@ func (r *Record) Check() error {
 	return nil
 }
 
-// put writes jobs that are not there, each with all of its fields and the entry in its set. One that arrived before, in a move that is
-// repeated, is not written again even if it is done and gone: the inbox remembers it. Nor is one that was called back since. It claims
-// an empty store, and refuses one of another wire; without memory for them the server refuses the whole.
+// put writes the jobs that are absent, each with all of its fields and the entry in its set. When a move is repeated, a
+// job that had arrived is not written again even if it is done and gone, because the set arrived remembers it; nor is a
+// job that was called back. It claims an empty store and refuses one of another wire. Without memory for the jobs the
+// server refuses the whole call.
 const put = `#!lua
 local wire = redis.call('GET', KEYS[1])
 if wire and wire ~= ARGV[1] then
@@ -133,16 +134,17 @@ while i <= #ARGV do
 end
 return statuses`
 
-// What became of a job that was put.
+// The statuses that put returns for a job.
 const (
-	calledBack = -1 // its move was
-	wasThere   = 0  // another of its id is there
+	calledBack = -1 // its move was called back
+	wasThere   = 0  // a job with its id exists
 	isThere    = 1
 )
 
-// Restore puts jobs as they were recorded into the queue, each wholly or not at all, and tells which it put there: one whose id
-// is there already is left alone. Dead ones stay dead, scheduled ones keep their time, and active ones are pending: their
-// holders have nothing here. It needs the right to EVAL, and to the plain commands that its script sends.
+// Restore puts recorded jobs into the queue, each completely or not at all, and returns which of them it put there. A
+// job whose id exists is left alone. Dead jobs stay dead and scheduled ones keep their time. Active ones become
+// pending, since their holders have no lease here. It needs the right to EVAL, and to the plain commands that its
+// script sends.
 func (q Queue[T]) Restore(ctx context.Context, records ...Record) ([]bool, error) {
 	for i := range records {
 		if err := records[i].Check(); err != nil {
@@ -157,7 +159,7 @@ func (q Queue[T]) Restore(ctx context.Context, records ...Record) ([]bool, error
 	return there, err
 }
 
-// put restores records, in calls of a hundred, as part of a move, if that has a name.
+// put restores records in calls of a hundred, as part of the named move, or of none if the name is empty.
 func (q *queue) put(ctx context.Context, move string, records []Record) (statuses []int64, err error) {
 	if q.err != nil {
 		return nil, q.err
@@ -184,7 +186,7 @@ func (q *queue) put(ctx context.Context, move string, records []Record) (statuse
 		}
 		r, before, err := q.c.try(ctx, q.srv, args...)
 		if before && err != nil && move != "" {
-			err = fmt.Errorf("emq: it is not known whether the jobs arrived: %v", err) // no refusal that has changed nothing
+			err = fmt.Errorf("emq: it is not known whether the jobs arrived: %v", err) // not %w: a refusal would mean that nothing has changed
 		}
 		if err != nil {
 			return statuses, err

@@ -7,21 +7,21 @@ import (
 	"sync/atomic"
 )
 
-// posts has the jobs that many goroutines enqueue at once go together, in one call: what it costs, here and in the server, is
-// shared. Who enqueues while nobody else does sends his job at once. Else, the first lets those that are ready to run have
-// their turn, and sends all that came; nobody waits longer than that.
+// posts batches the jobs that goroutines enqueue at the same time into one call, which shares its cost here and in the
+// server. A goroutine that enqueues alone sends its job immediately. Otherwise the first one yields once to the
+// goroutines that are ready to run, then sends everything that was added; nobody waits longer than that.
 type posts struct {
 	callers atomic.Int64
 
 	mu   sync.Mutex
-	open *bundle // that the first has not sent yet
+	open *bundle // not sent yet
 }
 
-// bundle is jobs that go in one call.
+// bundle holds the jobs of one call.
 type bundle struct {
 	jobs []post
 	size int
-	done chan struct{} // closed when the call is back; nil of one job
+	done chan struct{} // closed when the call has returned; nil for a single job
 	err  error
 }
 
@@ -31,7 +31,7 @@ type post struct {
 	status  int64
 }
 
-// post sends a job, once, and returns its status.
+// post sends a job, without retrying, and returns its status.
 func (q *queue) post(ctx context.Context, id ID, payload string) (status int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -46,7 +46,7 @@ func (q *queue) post(ctx context.Context, id ID, payload string) (status int64, 
 		if q.posts.close(b); len(b.jobs) == 1 {
 			return q.postOne(ctx, id, payload)
 		}
-		go q.postAll(b) // which goes on when this context ends
+		go q.postAll(b) // must not end with this caller's context
 	}
 	select {
 	case <-b.done:
@@ -54,7 +54,7 @@ func (q *queue) post(ctx context.Context, id ID, payload string) (status int64, 
 		return 0, ctx.Err()
 	}
 	if refusal, passes := refused(b.err); refusal != nil && !passes {
-		return q.postOne(ctx, id, payload) // it may be another's job that can't be, or the verb for many that is not permitted
+		return q.postOne(ctx, id, payload) // the refusal may be due to another's job, or to a user who may not use MENQUEUE
 	}
 	return b.jobs[at].status, b.err
 }
@@ -86,7 +86,7 @@ func (q *queue) postAll(b *bundle) {
 	}
 }
 
-// join puts a job into the open bundle, and tells the place that it has there. The first one closes and sends it.
+// join adds a job to the open bundle and returns its index there. Whoever gets index 0 closes and sends the bundle.
 func (p *posts) join(job post) (b *bundle, at int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +103,7 @@ func (p *posts) join(job post) (b *bundle, at int) {
 	return b, at
 }
 
-// close has later jobs go into another bundle.
+// close makes later jobs start another bundle.
 func (p *posts) close(b *bundle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

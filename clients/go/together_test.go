@@ -16,7 +16,8 @@ import (
 	"emq/test/wire"
 )
 
-// atOnce makes calls from as many goroutines, of which one runs at a time: all have called before the first is answered.
+// atOnce makes the calls from as many goroutines on one processor, so that all have called before the first is
+// answered.
 func atOnce(n int, call func(i int)) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var calls sync.WaitGroup
@@ -26,7 +27,8 @@ func atOnce(n int, call func(i int)) {
 	calls.Wait()
 }
 
-// Jobs that are enqueued at once go together, in calls that the server takes, and each caller gets the answer for his own.
+// Jobs that are enqueued at the same time share calls that stay within the server's limits, and each caller gets the
+// answer for its own job.
 func TestEnqueueTogether(t *testing.T) {
 	s := serve(t)
 	c, conn := client(t, s), s.Conn()
@@ -39,7 +41,7 @@ func TestEnqueueTogether(t *testing.T) {
 	made := map[int]int{}
 	atOnce(jobs, func(i int) {
 		var opts []emq.JobOption
-		if i%3 > 0 { // twice each, and one that is there
+		if i%3 > 0 { // each id twice, and one id that already exists
 			opts = append(opts, emq.As(emq.ID(fmt.Sprintf("JOB%011d", i/3+1))))
 		}
 		r, err := q.Enqueue(t.Context(), i, opts...)
@@ -60,7 +62,7 @@ func TestEnqueueTogether(t *testing.T) {
 	}
 	require.Contains(t, conn.Do("INFO", "commandstats"), "cmdstat_EMQ.MENQUEUE:")
 
-	// A megabyte is enough for a call.
+	// A call is full with a megabyte.
 	large := emq.NewQueue[[]byte](c, "large", emq.Encoding(emq.Raw))
 	before := [2]int{count(t, conn, "emq_menqueue_calls"), count(t, conn, "emq_menqueue_enqueued")}
 	atOnce(20, func(int) {
@@ -80,12 +82,12 @@ func count(t *testing.T, c *wire.Conn, counter string) int {
 	return n
 }
 
-// A caller whose context ends leaves the others' call alone: they need no second one.
+// A caller whose context ends does not disturb the others' call: it is not sent again.
 func TestEnqueueTogetherAndLeave(t *testing.T) {
 	s := serve(t)
 	l, conn := newLink(t, s), s.Conn()
 	q := emq.NewQueue[int](open(t, l.url()), "q")
-	_, err := q.Enqueue(t.Context(), 0) // from now on, the connection looks at a context's end
+	_, err := q.Enqueue(t.Context(), 0) // once connected, a call ends when its context ends
 	require.NoError(t, err)
 	conn.Must("CLIENT PAUSE 3600000 WRITE")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -102,10 +104,10 @@ func TestEnqueueTogetherAndLeave(t *testing.T) {
 		conn.Must("CLIENT UNPAUSE")
 	})
 	atOnce(20, func(i int) {
-		if i%2 == 0 { // so the one that sends for all leaves: the second that runs, since the first is alone
+		if i%2 == 0 { // this includes the sender: the second to run, since the first finds itself alone
 			_, err := q.Enqueue(ctx, i)
 			if gone.Done(); !errors.Is(err, context.Canceled) {
-				t.Error("the call of one whose context has ended is over:", err)
+				t.Error("the call should end with its context:", err)
 			}
 			return
 		}
@@ -116,7 +118,7 @@ func TestEnqueueTogetherAndLeave(t *testing.T) {
 	leave.Wait()
 	require.Equal(t, []string{"0", "0"}, []string{conn.Info("emq_menqueue_duplicate"), conn.Info("emq_enqueue_duplicate")})
 
-	// One that has ended before sends nothing, alone or with others.
+	// A caller whose context has already ended sends nothing, neither alone nor with others.
 	there := sizes(t, s, "q")
 	atOnce(20, func(i int) {
 		of := t.Context()
@@ -132,7 +134,7 @@ func TestEnqueueTogetherAndLeave(t *testing.T) {
 	require.Equal(t, map[string]string{"pending": fmt.Sprint(n + 10)}, sizes(t, s, "q"))
 }
 
-// The answer to a call with many callers' jobs is lost: each job is there once, and each caller made his.
+// When the answer to a shared call is lost, each job exists once, and each caller is told that it created its job.
 func TestLostEnqueueTogether(t *testing.T) {
 	s := serve(t)
 	l := newLink(t, s)
@@ -147,7 +149,7 @@ func TestLostEnqueueTogether(t *testing.T) {
 	require.Equal(t, map[string]string{"pending": "20"}, sizes(t, s, "q"))
 }
 
-// A job that the server does not take is refused alone.
+// Only the job that the server does not accept is refused.
 func TestEnqueueTogetherTooLarge(t *testing.T) {
 	s := serve(t, "--emq.max-payload-bytes", "100")
 	q := emq.NewQueue[string](client(t, s), "q", emq.Encoding(emq.Raw))
@@ -161,7 +163,7 @@ func TestEnqueueTogetherTooLarge(t *testing.T) {
 	require.Equal(t, map[string]string{"pending": "6"}, sizes(t, s, "q"))
 }
 
-// Who may enqueue one job, and no many, may do so with others at the same time. A refusal is each caller's.
+// A user who may only enqueue single jobs can do so at the same time as others. Each caller gets its own refusal.
 func TestEnqueueTogetherWithoutRight(t *testing.T) {
 	s := serve(t)
 	conn := s.Conn()

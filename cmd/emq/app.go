@@ -25,8 +25,8 @@ type app struct {
 
 	yes, dryRun bool // of commands with app.bulk
 
-	waits bool     // for a server that is a replica to become the primary
-	quiet bool     // nobody is to be asked for a password
+	waits bool     // keep trying while the server is a replica, until it becomes the primary
+	quiet bool     // never ask for a password
 	link  emq.Conn // made by app.conn
 	bar   *progressbar.ProgressBar
 }

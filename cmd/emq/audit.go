@@ -107,7 +107,7 @@ jobs is left, too. Jobs that a move left on their way it does not know of: docto
 	return a.bulk(cmd)
 }
 
-// audit looks through queues, and with fix puts them right.
+// audit audits queues, and with fix repairs them, while a bar shows the progress.
 func (a *app) audit(ctx context.Context, s *operator.Server, names []string, all, fix bool) ([]operator.Finding, []error, error) {
 	var of string
 	step, done := func(operator.Progress) {}, func() {}

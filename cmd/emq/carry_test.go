@@ -317,13 +317,14 @@ esac`)
 	d.sound()
 }
 
-// A run from cron ends by itself when nothing is left for it, whatever comes later and whatever others have in hand.
+// With --until-empty, for cron, the command ends by itself when it has nothing left to do, regardless of jobs that are
+// due later or in others' hands.
 func TestWorkUntilEmpty(t *testing.T) {
 	d := pumped(t)
 	job := script(t, `read -r what; echo "$what"; case $what in later) exit 75 ;; long) sleep 1 ;; more) `+d.command().Path+` enqueue mails last >&2 ;; esac`)
 	d.must(mails.Enqueue("JOB1", "another's"), mails.Claim(1<<40), mails.Enqueue("JOB2", "b"))
 	require.Equal(t, 0, d.fed("a\nlater\nmore\nlong\n", "enqueue", "mails", "--raw").code)
-	r := d.emq("work", "mails", "empty", "--until-empty", "--quiet", "--later", "1h", "--grace", "0s", "-c", "9", "--", job) // what runs has no grace
+	r := d.emq("work", "mails", "empty", "--until-empty", "--quiet", "--later", "1h", "--grace", "0s", "-c", "9", "--", job) // without a grace period for running commands
 	require.Equal(t, 0, r.code, r.err)
 	require.NotContains(t, r.err, "level=INFO")
 	require.ElementsMatch(t, strings.Fields("a later more long last b"), strings.Fields(r.out))
@@ -339,7 +340,8 @@ func TestWorkUntilEmpty(t *testing.T) {
 	d.sound()
 }
 
-// SIGTERM: what runs may end, nothing more is claimed; when the grace is over it is killed, and its job given back.
+// SIGTERM: running commands may end, nothing more is claimed; after the grace period they are killed, and their jobs
+// given back.
 func TestWorkStops(t *testing.T) {
 	d := pumped(t)
 	dir := t.TempDir()
@@ -582,7 +584,7 @@ func TestExportImport(t *testing.T) {
 		require.Contains(t, r.err, "--skip-bad leaves such lines out\n")
 		require.Empty(t, e.sizes("q"))
 	}
-	// Lines that are wrong are left out where that is said, and named; the others are imported.
+	// With --skip-bad, bad lines are named and skipped, and the other lines are imported.
 	good := `{"queue":"q","id":"JOB%d","state":"pending","attempts":0,"payload":"x"}` + "\n"
 	lines := fmt.Sprintf(good, 1) + "\n" + `{"queue":"q","id":"JOB2","state":"pending","attempts":"x","payload":"x"}` + "\nnix\n" +
 		`{"queue":"q","id":"JOB2","state":"pending","payload":"x","fields":{"attempts":"x"}}` + "\n" + fmt.Sprintf(good, 3)
@@ -703,8 +705,8 @@ func TestMove(t *testing.T) {
 	require.Empty(t, e.sizes("x"))
 }
 
-// broken moves jobs of mails to mails at e, and kills the command -9 when it has taken them, or when they have been put, or when they
-// have been forgotten: each time a server that stands still holds it at its next step.
+// broken moves jobs of mails to mails at e, and kills the command with SIGKILL once it has taken them, put them, or
+// forgotten them: each time the next step is held up by a server that is paused.
 func (d *desk) broken(t *testing.T, e *desk, step string) {
 	t.Helper()
 	held := func(who *desk) {
@@ -714,32 +716,33 @@ func (d *desk) broken(t *testing.T, e *desk, step string) {
 	cmd := d.command("move", "mails", "mails", "--to-url", "unix://"+e.p.Socket, "--yes")
 	e.c.Must("CLIENT PAUSE 1000000 WRITE")
 	require.NoError(t, cmd.Start())
-	held(e) // the put
+	held(e) // waits in put
 	if step != "taken" {
 		d.c.Must("CLIENT PAUSE 1000000 WRITE")
 		e.c.Must("CLIENT UNPAUSE")
-		held(d) // the forgetting
+		held(d) // waits in forget, for the old queue's copy
 	}
 	if step == "forgotten" {
 		e.c.Must("CLIENT PAUSE 1000000 WRITE")
 		d.c.Must("CLIENT UNPAUSE")
-		held(e) // that of the note
+		held(e) // waits in forget, for the new queue's note
 	}
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	for _, who := range []*desk{d, e} { // what the dead one has sent is not carried out
+	for _, who := range []*desk{d, e} { // what the killed command has sent must not be executed
 		store.WaitFor(t, "its connection to end", func() bool { return who.c.Info("blocked_clients") == "0" })
 		who.c.Must("CLIENT UNPAUSE")
 	}
 }
 
-// Wherever a move is killed, ls, peek, audit and doctor tell of the jobs on their way, and with what they go on, which they do; or they come
-// back, but for those that arrived; or, where the other server is gone for good, all of them do. No job is lost, and none is twice but
-// what had arrived at a server that nobody can ask.
+// At whatever step a move is killed, ls, peek, audit and doctor report the jobs on their way, and the command that
+// completes the move. That command works; or --back takes back the jobs that had not arrived; or, if the other server
+// is gone for good, --gone takes back all of them. No job is lost, and none is in both queues except those that had
+// arrived at a server which can't be asked.
 func TestMoveKilled(t *testing.T) {
 	const n = 30
 	for _, step := range []string{"taken", "put", "forgotten"} {
-		arrived := map[string]int{"taken": 0, "put": n, "forgotten": 0}[step] // of those on their way
+		arrived := map[string]int{"taken": 0, "put": n, "forgotten": 0}[step] // how many of those on their way
 		for _, end := range []string{"again", "back", "moved", "gone"} {
 			t.Run(step+" "+end, func(t *testing.T) {
 				d, e := sit(t), sit(t)
@@ -766,7 +769,7 @@ func TestMoveKilled(t *testing.T) {
 				r := d.emq("show", "mails", jobs[0])
 				require.Equal(t, exitAbsent, r.code)
 				require.Equal(t, on, strings.Contains(r.err, line), r.err)
-				if on { // an hour passes
+				if on { // as if an hour had passed
 					told := strings.SplitN(wire.Value(d.c.Do("HGET", mails.Meta(), "moving")).(string), " ", 3)
 					d.must([]string{"HSET", mails.Meta(), "moving", told[0] + " " + fmt.Sprint(time.Now().Add(-time.Hour).UnixMilli()) + " " + told[2]})
 				}
@@ -788,11 +791,11 @@ func TestMoveKilled(t *testing.T) {
 					require.Equal(t, exitUsage, d.emq("move", "--back", "mails", "new", "--yes").code)
 					require.Equal(t, exitUsage, d.emq("move", "mails", "new", "--gone", "--yes").code)
 					require.Equal(t, exitUsage, d.emq("move", "--back", "mails", "--state", "dead", "--yes").code)
-					require.Equal(t, exitRefused, d.emq("move", "mails", "new", "--yes").code, "no other move until then")
-					back := d.records("move", "--back", "mails", "--yes", "--gone")[0] // it is not gone, and is asked
+					require.Equal(t, exitRefused, d.emq("move", "mails", "new", "--yes").code, "another move is refused until then")
+					back := d.records("move", "--back", "mails", "--yes", "--gone")[0] // --gone is ignored, since the server can be asked
 					require.Equal(t, []any{float64(n - arrived), float64(arrived)}, []any{back["back"], back["arrived"]})
 					require.Len(t, e.content(mails), arrived)
-				case end == "moved": // to where only somebody who knows finds it
+				case end == "moved": // the server now wants a password, and another URL leads to it
 					e.c.Must("CONFIG SET requirepass secret")
 					r := d.emq("move", "--back", "mails", "--yes", "--gone")
 					require.Equal(t, exitUnreachable, r.code, "a server that refuses is not gone: %s", r.err)
@@ -827,7 +830,8 @@ func TestMoveKilled(t *testing.T) {
 	}
 }
 
-// The bench leaves nothing behind, also when it is interrupted, and loads no server that works unless it may.
+// The bench leaves nothing behind, even when it is interrupted, and does not load a server that has work without a
+// confirmation.
 func TestBench(t *testing.T) {
 	d := sit(t)
 	d.c.Must("SET {emq}:version " + wire.Wire6)

@@ -253,7 +253,7 @@ func TestAudit(t *testing.T) {
 	require.Regexp(t, `orders  meta +another key is where its pause and limits should be +left alone`, r.out)
 	require.Contains(t, r.err, "emq: a: the server refused: WRONGTYPE")
 
-	// Who waits sees how far it is.
+	// On a terminal, both passes over many queues show their progress.
 	for i := range 150 {
 		d.must(wire.Queue(fmt.Sprint("q", i)).Enqueue("JOB1", "x"))
 	}

@@ -288,8 +288,8 @@ func (p place) String() string {
 type reached struct {
 	emq.Conn
 	err io.Writer
-	// waits for a replica to become the primary, or for Sentinels to name another, as a client does; that is told once. Others are told at
-	// once which server to ask.
+	// waits is true for commands that keep trying, like a client, until a replica becomes the primary or Sentinels name
+	// another server; the notice about it is printed once. Other commands fail at once and name the server to use.
 	waits bool
 	once  *sync.Once
 }
@@ -314,7 +314,7 @@ func (r reached) Do(ctx context.Context, args ...string) (emq.Reply, error) {
 	return reply, failure(exitUnreachable, "%w", err)
 }
 
-// replica is the refusal of a server that takes no changes, of a class that no client tries again.
+// replica is the refusal of a replica. Its class is one that no client retries.
 func (r reached) replica(ctx context.Context) error {
 	of := ""
 	if info, err := r.Conn.Do(ctx, "INFO", "replication"); err == nil {
@@ -326,12 +326,12 @@ func (r reached) replica(ctx context.Context) error {
 	return &emq.Error{Text: "it is a replica" + of + ", and takes no changes: name the primary, by --url or a context, or Sentinels that know it"}
 }
 
-// field is a field of what INFO answers.
+// field extracts a field from the reply of INFO.
 func field(info, name string) string {
 	_, rest, _ := strings.Cut(info, "\n"+name+":")
 	value, _, _ := strings.Cut(rest, "\r")
 	return value
 }
 
-// errNoAnswer is what a server has that can be reached, and hangs.
+// errNoAnswer is the error of a server that can be reached but hangs.
 var errNoAnswer = errors.New("the server does not answer")

@@ -259,7 +259,8 @@ func TestNoQueues(t *testing.T) {
 	}
 }
 
-// TestReplica asks one for a change: it is told at once which server to ask. A worker waits for it to become the primary.
+// TestReplica sends changes to a replica: each command fails at once and names the primary. A worker waits until the
+// replica becomes the primary.
 func TestReplica(t *testing.T) {
 	d := sit(t)
 	replica := store.Serve(t, store.Following(d.p.Addr())...)
@@ -280,7 +281,7 @@ func TestReplica(t *testing.T) {
 	r = d.emq("move", "mails", "mails", "--to-url", "unix://"+replica.Socket, "--yes")
 	require.Equal(t, exitRefused, r.code)
 	require.Contains(t, r.err, refusal)
-	require.Equal(t, map[string]int64{"dead": 1}, d.sizes(mails), "it is back")
+	require.Equal(t, map[string]int64{"dead": 1}, d.sizes(mails), "the job is back")
 	d.sound()
 
 	d.must(mails.Enqueue("JOB1", "x"))

@@ -48,7 +48,8 @@ func (c *choice) flags(cmd *cobra.Command, group bool) {
 	}
 }
 
-// completeGroups completes the short names of the groups of the queue that is named, with how many jobs each has and its error.
+// completeGroups completes the short names of the groups of the named queue, each with its number of jobs and its
+// error.
 func (a *app) completeGroups(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	if len(args) == 0 {
@@ -227,7 +228,7 @@ func newDeadLs(a *app) *cobra.Command {
 			}
 			f.Rows, f.Payload = true, glance
 			table := a.jobTable()
-			var jobs []operator.Job // of the page that is to be written
+			var jobs []operator.Job // of the next page
 			told, more := 0, false
 			for j, err := range a.chosen(ctx, s, queue, c, f) {
 				if err != nil {

@@ -329,7 +329,7 @@ func payloadOf(value json.RawMessage, inBase64 *string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// badLine is an entry that is wrong.
+// badLine is the error of a line that can't be parsed.
 type badLine struct {
 	line int64
 	err  error
@@ -338,16 +338,17 @@ type badLine struct {
 func (b *badLine) Error() string { return fmt.Sprintf("line %d: %s", b.line, b.err) }
 func (b *badLine) Unwrap() error { return b.err }
 
-// inBatches reads the standard input entry by entry, and has up to n of them, or about 1 MiB, done at a time, in their order: the
-// next are read meanwhile. do answers how many of them it is sure of. An error names the line; what stands before it is done. Where there is
-// a skip it is told of lines that are wrong, and they end nothing. An interrupt lets the batch that is under way come to its end.
+// inBatches reads the entries on the standard input, and calls do for batches of up to n, or about 1 MiB, in their
+// order, while it reads the next. do returns how many of them are surely done. An error names the line; the entries
+// before it are done. Bad lines are passed to skip if there is one, and otherwise end the run. After an interrupt the
+// current batch is completed.
 func inBatches[T any](ctx context.Context, a *app, delimiter byte, n int, parse func([]byte) (T, error), weight func(T) int,
 	do func(context.Context, []T) (int, error), skip func(*badLine)) error {
 	type batch struct {
 		first, last int64 // lines
 		entries     []T
-		bad         []*badLine // among them
-		err         error      // of the line behind them
+		bad         []*badLine // among the lines
+		err         error      // of the line after them
 	}
 	batches := make(chan batch, 1)
 	go func() {

@@ -130,7 +130,7 @@ func (a *app) load(ctx context.Context, to string, skip bool) error {
 // badTold is how many bad lines are named.
 const badTold = 20
 
-// parseExported reads a line of an export.
+// parseExported parses a line of an export.
 func parseExported(line []byte) (j imported, err error) {
 	var in struct {
 		Queue         *string           `json:"queue"`

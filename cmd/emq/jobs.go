@@ -101,7 +101,7 @@ func (a *app) present(ctx context.Context, s *operator.Server, names ...string) 
 			if moves, err := s.Moves(ctx, q.Name); err != nil {
 				return err
 			} else if len(moves) > 0 {
-				continue // all that it has is on the way to another
+				continue // the queue exists: all of its jobs are on their way to another
 			}
 			return absent("there is no queue %s; \"emq ls\" lists them", shell(q.Name))
 		}
@@ -139,20 +139,20 @@ func (a *app) room() int {
 	return 200
 }
 
-// jobPage is how many jobs a table is written at a time.
+// jobPage is how many jobs a table prints at a time.
 const jobPage = 1000
 
-// jobTable lists jobs page by page, their errors and payloads cut to what there is room for beside the jobs of the first page.
+// jobTable lists jobs page by page. Errors and payloads are cut to the width that the first page leaves for them.
 type jobTable struct {
 	*table
 	a      *app
-	failed bool // it has a column for errors
+	failed bool // has a column for errors
 	left   int
 }
 
 func (a *app) jobTable() *jobTable { return &jobTable{a: a} }
 
-// print lists jobs of a state; more tells that others will follow, which may have errors though these have none.
+// print prints jobs of a state. more announces further pages: their jobs may have errors even if these have none.
 func (t *jobTable) print(state emq.State, jobs []operator.Job, more bool) error {
 	if len(jobs) == 0 {
 		return nil
@@ -236,7 +236,7 @@ func block(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// completing is the server while somebody waits for what to choose from: nobody is asked for a password, and it does not take long.
+// completing returns the server for a shell's completion, which must neither ask for a password nor take long.
 func (a *app) completing() (context.Context, *operator.Server, context.CancelFunc, error) {
 	a.quiet, a.timeout = true, min(a.timeout, time.Second)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -244,7 +244,7 @@ func (a *app) completing() (context.Context, *operator.Server, context.CancelFun
 	return ctx, s, cancel, err
 }
 
-// completeQueues completes the names of queues, of the first n arguments, or with -1 of all.
+// completeQueues completes the names of queues, for the first n arguments or, with -1, for all.
 func (a *app) completeQueues(n int) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		const none = cobra.ShellCompDirectiveNoFileComp

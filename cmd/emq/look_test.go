@@ -137,7 +137,7 @@ func TestPeek(t *testing.T) {
 	}
 	require.Equal(t, ids, walked)
 
-	// All of many jobs are written as they come, and not held.
+	// A long list is printed page by page, not collected first.
 	d.stock("many", 6000)
 	reads := func() int {
 		n, _ := strconv.Atoi(regexp.MustCompile(`cmdstat_hmget:calls=(\d+)`).FindStringSubmatch(d.c.Do("INFO", "commandstats"))[1])
@@ -153,7 +153,7 @@ func TestPeek(t *testing.T) {
 		head, err := lines.ReadString('\n')
 		require.NoError(t, err)
 		require.Regexp(t, `^ID .* LAST ERROR .*PAYLOAD\n`, head)
-		require.Less(t, reads()-before, 4000, "what nobody reads yet is not asked for")
+		require.Less(t, reads()-before, 4000, "only the pages that have been read are requested")
 		rest, err := io.ReadAll(lines)
 		require.NoError(t, err)
 		require.NoError(t, cmd.Wait())
@@ -161,7 +161,7 @@ func TestPeek(t *testing.T) {
 		require.Equal(t, strings.Index(head, "PAYLOAD"), bytes.Index(rest, []byte("payload")), "%.300s", rest)
 	}
 	var out buffer
-	s := d.terminal(&out, "dead", "ls", "many", "-n", "0", "--match", "host 1") // with a bar between
+	s := d.terminal(&out, "dead", "ls", "many", "-n", "0", "--match", "host 1") // with a progress bar between the pages
 	s.ends()
 	require.Equal(t, 1112, strings.Count(out.String(), "\n"))
 

@@ -96,7 +96,7 @@ func (a *app) named(ctx context.Context) (*emq.Client, error) {
 	return emq.UseAll(map[string]emq.Conn{p.String(): c}), err
 }
 
-// other is a run at the other server.
+// other is the app for the other server.
 func (a *app) other(to *connection) *app {
 	other := *a
 	other.link, other.connection, other.passwordFrom = nil, *to, "EMQ_TO_PASSWORD"
@@ -200,7 +200,7 @@ func (a *app) move(ctx context.Context, to *connection, from, queue string, of [
 	return nil
 }
 
-// back takes jobs back that are on their way from a queue.
+// back takes back the jobs that are on their way from a queue.
 func (a *app) back(ctx context.Context, to *connection, from string, gone bool) error {
 	s, err := a.server(ctx)
 	if err != nil {
@@ -276,8 +276,8 @@ func (a *app) back(ctx context.Context, to *connection, from string, gone bool) 
 	return told(back, arrived)
 }
 
-// askable is the client of the server to which jobs are on their way, under the name that it has there. lost tells that an error may be
-// since it is gone: a server that refuses is there.
+// askable returns a client of the server to which jobs are on their way, under the name that the move uses for it. lost
+// reports whether the error may mean that the server is gone; one that refuses is not.
 func (a *app) askable(ctx context.Context, to *connection, here *emq.Client, m emq.Moving) (c *emq.Client, lost bool, err error) {
 	named := to.URL != "" || to.context != ""
 	switch {
@@ -297,11 +297,11 @@ func (a *app) askable(ctx context.Context, to *connection, here *emq.Client, m e
 	return emq.UseAll(map[string]emq.Conn{m.Server: conn}), false, nil
 }
 
-// tellMoves says which jobs of queues are on their way to others, where no list has them.
+// tellMoves reports which jobs of the queues are on their way to others, because no list contains them.
 func (a *app) tellMoves(ctx context.Context, s *operator.Server, queues ...string) {
 	moves, err := s.Moves(ctx, queues...)
 	if err != nil {
-		return // what was asked for was told
+		return // only an extra: the command itself has succeeded
 	}
 	for _, m := range moves {
 		line := "Drain or MoveTo of the program"

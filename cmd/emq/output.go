@@ -73,7 +73,7 @@ func (a *app) emit(r *record) error {
 	return err
 }
 
-// printable, shell, count and many are texts as package operator writes them.
+// printable, shell, count and many format texts as package operator does.
 func printable(s string) string                   { return operator.Printable(s) }
 func shell(s string) string                       { return operator.Shell(s) }
 func count[N int | int64](n N) string             { return operator.Count(n) }
@@ -99,12 +99,12 @@ func bare(stream any) any {
 	return stream
 }
 
-// table prints rows in columns. A column whose name begins with > is flush right. It can be printed bit by bit: the rows that are printed first
-// say how wide the columns are.
+// table prints rows in columns. A column whose name begins with > is aligned to the right. It can be printed in parts,
+// of which the first determines the widths of the columns.
 type table struct {
 	head   []string
 	rows   [][]string
-	widths []int // of what was printed
+	widths []int // determined by the first part
 }
 
 func columns(head ...string) *table { return &table{head: head} }
@@ -112,7 +112,7 @@ func columns(head ...string) *table { return &table{head: head} }
 // add adds a row of printable texts.
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// print prints what was added since it was last called.
+// print prints the rows that were added since the last call.
 func (t *table) print(a *app) error {
 	a.unbar()
 	_, err := io.WriteString(a.out, strings.Join(t.lines(a.colours(a.out)), "\n")+"\n")

@@ -12,8 +12,8 @@ import (
 	"emq/operator"
 )
 
-// progress shows a bar for some work on jobs on stderr, if that is a terminal. step is what package operator calls after each call; done
-// takes the bar away.
+// progress shows a bar for some work on jobs on stderr, if that is a terminal. Package operator calls step after each
+// call; done removes the bar.
 func (a *app) progress(what string) (step func(operator.Progress), done func()) {
 	return a.progressOf("jobs", what)
 }
@@ -51,15 +51,14 @@ func (a *app) progressOf(things, what string) (step func(operator.Progress), don
 		}
 }
 
-// unbar takes the bar away for what is written now; with the next step it is there again.
+// unbar removes the bar before other output; the next step shows it again.
 func (a *app) unbar() {
 	if a.bar != nil {
 		_ = a.bar.Clear()
 	}
 }
 
-// confirm asks whether to do something, told as a question's words: "Requeue 3,000 dead letters of mails". Where nobody can be
-// asked, --yes has to have been given.
+// confirm asks a question such as "Requeue 3,000 dead letters of mails". Where nobody can be asked, --yes is required.
 func (a *app) confirm(ctx context.Context, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	switch {

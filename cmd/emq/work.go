@@ -151,7 +151,7 @@ type work struct {
 	timeout, later time.Duration
 	silent         bool
 
-	busy atomic.Int64            // jobs in its hands
+	busy atomic.Int64            // jobs in hand
 	stop context.CancelCauseFunc // no more jobs are claimed
 
 	mu      sync.Mutex
@@ -171,8 +171,8 @@ func (w *work) logger() slog.Handler {
 	return slog.NewTextHandler(w.err, &o)
 }
 
-// whenEmpty ends the work when there is nothing to do in any of its queues. It looks twice, since a claim may be on its way to
-// this program the first time.
+// whenEmpty ends the work when none of its queues has anything to do. It looks twice, since the first time a claimed
+// job may not have reached this program yet.
 func (w *work) whenEmpty(ctx context.Context, queues []string) {
 	for seen := 0; seen < 2; {
 		select {
@@ -203,7 +203,7 @@ const (
 	patience = 5 * time.Second
 	// twice is how long a repeated signal counts as the same: timeout(1), for example, signals a process and then its group.
 	twice = 50 * time.Millisecond
-	// glances is how often it is looked whether queues are empty.
+	// glances is the interval between two looks at the queues.
 	glances = 200 * time.Millisecond
 )
 

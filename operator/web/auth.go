@@ -41,7 +41,7 @@ func (f AuthFunc) Who(r *http.Request) (string, Role) { return f(r) }
 // outside.
 func Header(name string, roles map[string]Role) Auth {
 	return proxied{func(r *http.Request) (string, Role) {
-		// Two such headers are one of the proxy's and one of somebody else's.
+		// Of two such headers one is not the proxy's.
 		given := r.Header.Values(name)
 		if len(given) != 1 || given[0] == "" {
 			return "", Nobody
@@ -57,8 +57,9 @@ func Header(name string, roles map[string]Role) Auth {
 // proxied is an Auth behind a proxy whose headers are trusted.
 type proxied struct{ AuthFunc }
 
-// Basic asks for a name and a password. The file has a line for each user, `name:role:hash`, of which the role is viewer or
-// operator, and the hash bcrypt's, as `htpasswd -nB` prints it. Empty lines and such that begin with # are passed over.
+// Basic asks for a name and a password. The file has a line for each user, `name:role:hash`, where the role is viewer
+// or operator, and the hash is bcrypt's, as `htpasswd -nB` prints it. Empty lines and lines that begin with # are
+// ignored.
 func Basic(file io.Reader) (Auth, error) {
 	b := &basic{users: map[string]basicUser{}, seen: map[string][]byte{}, key: make([]byte, 32), slots: make(chan struct{}, 1)}
 	rand.Read(b.key) // never fails

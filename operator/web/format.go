@@ -28,7 +28,7 @@ var formats = template.FuncMap{
 	},
 }
 
-// num is a whole number of whatever type.
+// num formats a whole number of any type with separated thousands.
 func num(n any) string { return operator.Count(reflect.ValueOf(n).Int()) }
 
 // rate formats jobs per second, with a useful precision.
@@ -44,7 +44,7 @@ func rate(v float64) string {
 	return num(int64(math.Round(v)))
 }
 
-// ago is how long ago a time was.
+// ago formats the time since t.
 func ago(t time.Time) string {
 	d := time.Since(t)
 	if d.Abs() < time.Second {
@@ -53,7 +53,7 @@ func ago(t time.Time) string {
 	return span(d) + " ago"
 }
 
-// span is a duration in its two largest units.
+// span formats a duration in its two largest units.
 func span(d time.Duration) string {
 	if d < 0 {
 		d = -d

@@ -50,7 +50,8 @@ func decode(s string) string {
 	return b.String()
 }
 
-// visible is a text for people: bytes and characters that can't be seen, or that turn the text around, stand as Go writes them.
+// visible is a text for people: invisible bytes and characters, and those that change the direction of the text, are
+// escaped as in Go.
 func visible(s string) string { return operator.Printable(s) }
 
 // at is a URL of the page: segments, which it encodes, and pairs of a query's names and values, without those whose
@@ -76,8 +77,8 @@ func (p *Page) at(segments []string, query ...string) string {
 	return b.String()
 }
 
-// shell is a command as a shell takes it, quoted where it must be. A NUL can't be in a word at all, so such a command goes in by the standard input, where
-// valkey-cli has quotes of its own.
+// shell formats a command for a shell, with quotes where needed. A word can't contain a NUL, so such a command is
+// passed by standard input, where valkey-cli has its own quotes.
 func shell(cli string, words ...string) string {
 	if strings.Contains(strings.Join(words, ""), "\x00") {
 		line := make([]string, len(words))
@@ -95,7 +96,7 @@ func shell(cli string, words ...string) string {
 	return strings.Join(line, " ")
 }
 
-// escaped has a quote, a backslash and each byte that is no plain ASCII behind a backslash.
+// escaped escapes a quote, a backslash and each byte that is not printable ASCII with a backslash.
 func escaped(w string, q byte) string {
 	var b strings.Builder
 	for i := range len(w) {

@@ -16,14 +16,15 @@ import (
 	"emq/test/wire"
 )
 
-// What a button did not do, or may have done, is told: by a server that hangs, one that is gone, and a replica, which refuses at once.
+// The page says whether a button had no effect or may have had one: on a server that hangs, one that is gone, and a
+// replica, which refuses at once.
 func TestOutcome(t *testing.T) {
 	s := serve(t, Options{})
 	s.fill("mails", []string{"JOB1"}, "boom")
 	s.fill("mails", []string{"JOB2"})
 	option, err := valkey.ParseURL("valkey://" + s.place.Addr())
 	require.NoError(t, err)
-	option.ConnWriteTimeout = 100 * time.Millisecond // and so the wait for an answer
+	option.ConnWriteTimeout = 100 * time.Millisecond // which also bounds the wait for an answer
 	conn := emq.Dial(option)
 	t.Cleanup(conn.Close)
 	s.page.server = operator.New(conn)
@@ -51,20 +52,21 @@ func TestOutcome(t *testing.T) {
 	for _, b := range buttons {
 		require.Equal(t, "!This Valkey is a replica, and takes no changes: its primary does.", told(b[0], b[1:]...), b[0])
 	}
-	require.Contains(t, s.Do("INFO", "errorstats"), "errorstat_READONLY:count=4\r", "each asked once")
+	require.Contains(t, s.Do("INFO", "errorstats"), "errorstat_READONLY:count=4\r", "each command was sent once")
 	s.Must("REPLICAOF NO ONE")
 	require.Equal(t, "The job was requeued.", told(buttons[3][0], buttons[3][1:]...))
 	require.Equal(t, wire.Integer(2), s.Do("ZCARD", wire.Queue("mails").Pending()))
 
 	s.place.Dies = true
 	s.place.Crash()
-	told(buttons[0][0], buttons[0][1:]...) // on the connection that broke
+	told(buttons[0][0], buttons[0][1:]...) // finds out that the connection is broken; the next ones can't connect
 	for _, b := range buttons {
 		require.Regexp(t, `^!Valkey can't be reached, so nothing was changed: .*refused`, told(b[0], b[1:]...), b[0])
 	}
 }
 
-// A cookie is for TLS alone where the request came by it, to the page or to a proxy that is trusted; nobody else's word is taken for that.
+// Cookies are Secure if the request came by TLS to the page itself, or to a trusted proxy that says so. Nobody else is
+// believed.
 func TestSecureCookies(t *testing.T) {
 	for _, tt := range []struct {
 		auth   Auth

@@ -222,8 +222,8 @@ func (p *Page) to(w http.ResponseWriter, r *request, where, text string, err err
 	return nil
 }
 
-// keep sets a cookie of the page's. One that came by TLS goes back by nothing else; that it came so to a proxy is believed if what it says of
-// users is.
+// keep sets a cookie of the page. It is Secure if the request came by TLS. A proxy that is trusted to name the user is
+// also believed about TLS.
 func (p *Page) keep(w http.ResponseWriter, r *request, c *http.Cookie) {
 	_, trusted := p.o.Auth.(proxied)
 	c.Path, c.HttpOnly = p.base+"/", true
@@ -260,7 +260,7 @@ func reason(err error) string {
 	return visible(strings.TrimPrefix(err.Error(), "emq: "))
 }
 
-// outcome is the reason why something was not done, or may have been done and nobody knows.
+// outcome explains why a change was not made, or that it may have been made although no answer came.
 func outcome(err error) string {
 	var refusal *emq.Error
 	var broken *net.OpError
@@ -273,7 +273,8 @@ func outcome(err error) string {
 	return "Valkey did not answer (" + reason(err) + "). It may have been done all the same: see how it is now, before you do it again."
 }
 
-// passes reports whether one of the errors ends by itself: the server can't be reached, or does not serve at the moment.
+// passes reports whether one of the errors will end by itself: the server can't be reached, or does not serve at the
+// moment.
 func passes(errs ...error) bool {
 	return slices.ContainsFunc(errs, func(err error) bool {
 		if refusal := (*emq.Error)(nil); errors.As(err, &refusal) {

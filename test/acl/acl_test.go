@@ -206,7 +206,7 @@ func TestAssault(t *testing.T) {
 		}
 		after := store.Read(t, admin)[0]
 		require.Empty(t, after.Check(wire.Wire6))
-		// Each history begins without jobs of the tenant's: when all are dead, little can happen to them.
+		// Each history begins without jobs of the tenant, because little can happen in a queue where all jobs are dead.
 		for key := range after {
 			if strings.HasPrefix(key, mine.Base()) {
 				require.Equal(t, wire.Integer(1), admin.Do("DEL", key))

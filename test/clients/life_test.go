@@ -12,7 +12,7 @@ import (
 	"emq/test/wire"
 )
 
-// The client libraries of Go carry a job through its life without knowing the verbs, go-redis by either protocol.
+// Common Go client libraries, which do not know the verbs, carry a job through its life; go-redis with both protocols.
 
 func TestGoRedis(t *testing.T) {
 	s, c := serve(t, "")

@@ -176,7 +176,7 @@ func (c *crowd) round(t testing.TB, k store.Keyspace, promised map[string]job) {
 	c.verdict(t)
 }
 
-// again starts a server that has ended anew, and ends the round there.
+// again restarts a server that has ended, and finishes the round.
 func (c *crowd) again(t testing.TB, s *store.Place) {
 	t.Helper()
 	c.stop()
@@ -184,7 +184,7 @@ func (c *crowd) again(t testing.TB, s *store.Place) {
 	c.round(t, s.Keyspace(), c.copy())
 }
 
-// drain works the queue off, without new jobs. What can't be worked off is found in what is left.
+// drain lets the workers empty the queue, without new jobs. The checks find the jobs that remain.
 func (c *crowd) drain() {
 	c.stop()
 	c.start(0, 8)

@@ -91,7 +91,7 @@ func (b *bed) opens(commands ...[]string) []string {
 	return b.Behind(q.Claim(lease), commands...)
 }
 
-// units groups the commands of an append-only file: what is between MULTI and EXEC is one.
+// units groups the commands of each transaction of an append-only file.
 func units(commands [][]string) (all [][][]string) {
 	var open bool
 	for _, args := range commands {

@@ -663,7 +663,7 @@ func (c *call) handBack(verb string) (row store.Hash, refusal string) {
 	return row, ""
 }
 
-// leave takes the job out of active, or else out of pending.
+// leave removes the job from active, or else from pending.
 func (c *call) leave() {
 	if !remove(c.db, c.q.Active(), c.arg["id"]) {
 		remove(c.db, c.q.Pending(), c.arg["id"])

@@ -1,6 +1,7 @@
-// Package sanitizers asks one question: does the C side of the module do anything that nobody may do in C? It runs the module
-// under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer, in a host of our own (server/stub.c), because a
-// packaged server can't be run under them. The host is started as a server is and is stricter than one.
+// Package sanitizers answers one question: does the C side of the module have memory errors or undefined behaviour? It
+// runs the module under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer, in a host of our own
+// (server/stub.c), because a packaged server can't be run under them. The host is started like a server and is stricter
+// than one.
 package sanitizers
 
 import (
@@ -476,7 +477,7 @@ func TestQueues(t *testing.T) {
 				}
 			}
 			last := ""
-			const part = 31 // each part is looked for among all queues, of which the host takes long to say whether they are there
+			const part = 31 // large, since each call checks all queues, which takes this host long
 			for after, n := "", part; n == part; {
 				list := wire.Value(c.Do(wire.Queues(after, part)...)).([]any)
 				if n = len(list); n > 0 {
@@ -583,7 +584,7 @@ func TestPanic(t *testing.T) {
 		around("scheduled")
 		around("active")
 		c.Must("ZADD " + q.Schedule() + " 60 " + panicID)
-		// A slice is over after a call that panics, since its log takes longer than that.
+		// The log of a panic takes longer than this budget, so the tick ends after each call that panics.
 		c.Must("CONFIG SET emq.pump-budget-us 100", "CONFIG SET emq.pump-interval-ms 5")
 		store.WaitFor(t, "the pump to move the others", func() bool {
 			k := store.Read(t, c)[0]

@@ -147,7 +147,7 @@ func (p *Place) Appended(part string) (commands [][]string) {
 	}
 }
 
-// Following are the settings of a replica of an address that must be able to carry out all that it is sent.
+// Following are the settings of a replica of an address. It panics if it can't execute a command of the stream.
 func Following(address string) []string {
 	host, port, _ := net.SplitHostPort(address)
 	return []string{"--replicaof", host + " " + port, "--propagation-error-behavior", "panic"}

@@ -34,7 +34,7 @@ func Sentinels(t testing.TB, primary *Place) (addresses []string, all []*Place) 
 	return addresses, all
 }
 
-// Watched starts a primary and its replica, with the same settings, and the Sentinels that watch them.
+// Watched starts a primary and its replica with the same settings, and the Sentinels that watch them.
 func Watched(t testing.TB, first, second func(...string) valkey.Options, settings ...string) (primary, replica *Place, addresses []string, watchers []*Place) {
 	t.Helper()
 	primary = Open(t, first(settings...))
@@ -45,7 +45,7 @@ func Watched(t testing.TB, first, second func(...string) valkey.Options, setting
 	return primary, replica, addresses, watchers
 }
 
-// monitored is what a Sentinel knows of the primary.
+// monitored is what a Sentinel knows about the primary.
 func monitored(c *wire.Conn) map[string]string {
 	m := map[string]string{}
 	list, _ := wire.Value(c.Do("SENTINEL", "MASTER", Group)).([]any)

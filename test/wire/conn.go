@@ -68,7 +68,7 @@ func (c *Conn) Reset() {
 	require.NoError(c.t, c.Close())
 }
 
-// Ended asserts that the server closes the connection without another reply, and closes this end too.
+// Ended asserts that the server closes the connection without another reply, and closes this end.
 func (c *Conn) Ended() {
 	c.t.Helper()
 	require.NoError(c.t, c.n.SetReadDeadline(time.Now().Add(Patience)))

@@ -44,7 +44,7 @@ $deeds = [
 		return [$db->set('known', 'x') ? 'OK' : null, $db->rawCommand(...$enqueue)];
 	},
 	'claim' => function ($db) use ($claim) {
-		// Where the connection is gone before the client reads, it connects anew and waits for an answer to nothing, by
+		// If the connection is lost before phpredis reads, it reconnects and waits for an answer that never comes, by
 		// default for 60 s.
 		$db->setOption(Redis::OPT_READ_TIMEOUT, 5);
 		return $db->rawCommand(...$claim);
