@@ -21,7 +21,13 @@ class JSON:
     def encode(value):
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
-    decode = staticmethod(json.loads)
+    @staticmethod
+    def decode(payload):
+        return json.loads(payload.decode(), parse_constant=_no_number)
+
+
+def _no_number(name):
+    raise ValueError(f"{name} is no JSON")
 
 
 class Bytes:
@@ -87,7 +93,7 @@ class Queue:
             raise ValueError(f"failures must be at least 1, not {failures!r}")
         self.client = client if isinstance(client, Client) else Client(client)
         self.codec, self.failures, self.backoff = codec, failures, backoff or exponential()
-        self.lease_ms = max(1, ms(lease))
+        self.lease_ms = ms(lease, least=1)
         self.lease = self.lease_ms / 1000
         self.base = b"emq:{" + self.name + b"}:"
 
@@ -176,11 +182,11 @@ class Queue:
         await self._ask("EMQ.LIMIT", self.base, concurrency, rate, ms(per))
 
 
-def ms(seconds):
-    n = round(seconds * 1000)
-    if not 0 <= n <= MOST_MS:
-        raise ValueError(f"no time: {seconds!r} s")
-    return n
+def ms(seconds, least=0):
+    """A time as the verbs take it."""
+    if not least <= seconds * 1000 <= MOST_MS:
+        raise ValueError(f"no time: {seconds!r} s; it is {least} to {MOST_MS} ms")
+    return round(seconds * 1000)
 
 
 def _when(delay, at):

@@ -67,12 +67,18 @@ class _Handle:
     def __init__(self, queue, call, concurrency, timeout):
         self.queue, self.call, self.free, self.timeout = queue, call, concurrency, timeout
         self.freed = asyncio.Event()
-        self.threads = None if inspect.iscoroutinefunction(call) else _Threads(concurrency)
+        coroutine = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))
+        self.threads = None if coroutine else _Threads(concurrency)
 
     def start(self, job):
-        if self.threads:
-            return self.threads.run(self.call, job)
-        return asyncio.ensure_future(self.call(job))
+        """The handler's end, as a future of None or what was raised, of whatever kind."""
+        return self.threads.run(self.call, job) if self.threads else asyncio.ensure_future(self._await(job))
+
+    async def _await(self, job):
+        try:
+            await self.call(job)
+        except BaseException as e:
+            return e
 
     def release(self, *_):
         self.free += 1
@@ -89,10 +95,10 @@ class Worker:
 
     def __init__(self, client, *, grace=20.0, block=4.0, signals=True, logger=None):
         self.client = client if isinstance(client, Client) else Client(client)
-        self.grace, self.block_ms, self.signals = grace, max(1, ms(block)), signals
+        self.grace, self.block_ms, self.signals = grace, ms(block, least=1), signals
         self.log = logger or logging.getLogger("emq")
         self._handles, self._hand, self._tasks, self._unsettled = [], set(), set(), []
-        self._stopping = self._loop = self._flushing = self._fatal = None
+        self._stopping = self._loop = self._extending = self._flushing = self._fatal = None
         self._asked_to_stop = False
 
     def handler(self, queue, *, concurrency=10, timeout=None):
@@ -106,6 +112,10 @@ class Worker:
         """Has so many jobs of the queue at most worked on at a time, each at most `timeout` seconds."""
         if not isinstance(concurrency, int) or concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency!r}")
+        if timeout is not None:
+            ms(timeout, least=1)
+        if queue.client is not self.client:
+            raise ValueError(f"the queue {_name(queue.name)} is another client's")
         self._handles.append((queue, call, concurrency, timeout))
 
     def stop(self):
@@ -129,12 +139,19 @@ class Worker:
             raise
 
     async def _run(self):
+        if self._loop is not None:
+            raise RuntimeError("the worker runs already")
         self._loop, self._stopping, self._fatal, self.report = asyncio.get_running_loop(), asyncio.Event(), None, Report()
         if self._asked_to_stop:
             self._stopping.set()
         self._control = Link(self.client, Looping)
         handles = [_Handle(*h) for h in self._handles]
-        caught = self._catch_signals()
+        # A third of the shortest lease is how long an answer to what the worker says of its jobs may take.
+        self._shortest = min((queue.lease for queue, *_ in self._handles), default=30.0)
+        self._answer = min(ANSWER, max(1.0, self._shortest / 3))
+        caught = self.signals and threading.current_thread() is threading.main_thread()
+        if caught:
+            _signals.catch(self)
         beat = asyncio.create_task(self._guard(self._beat()))
         claims = [asyncio.create_task(self._guard(self._claim(h))) for h in handles]
         try:
@@ -147,9 +164,9 @@ class Worker:
             while self._tasks:
                 await asyncio.wait(self._tasks)
         finally:
-            for signum in caught:
-                self._loop.remove_signal_handler(signum)
-            for task in [beat, *claims, *self._tasks]:
+            if caught:
+                _signals.release(self)
+            for task in [beat, *claims, *self._tasks, *([self._extending] if self._extending else [])]:
                 task.cancel()
             for h in handles:
                 if h.threads:
@@ -160,16 +177,6 @@ class Worker:
             raise self._fatal
         return self.report
 
-    def _catch_signals(self):
-        if not self.signals or threading.current_thread() is not threading.main_thread():
-            return []
-        try:
-            for signum in (signal.SIGINT, signal.SIGTERM):
-                self._loop.add_signal_handler(signum, self._stopping.set)
-        except NotImplementedError:  # on Windows
-            return []
-        return [signal.SIGINT, signal.SIGTERM]
-
     async def _guard(self, coroutine):
         try:
             await coroutine
@@ -177,10 +184,10 @@ class Worker:
             self._end(e)
 
     def _end(self, why):
+        self._stopping.set()
         if self._fatal is None:
             self._fatal = why
             self.log.error("the worker stops: %s", why)
-        self._stopping.set()
 
     # Claims: no more than there are free slots. BCLAIM waits for the first job, MCLAIM fills the rest.
 
@@ -209,11 +216,9 @@ class Worker:
                     pause = Pause()
                 except (Lost, Refused) as e:
                     # A job whose grant was lost on the way is leased to nobody, and comes back by its lease.
-                    if isinstance(e, Refused) and not e.passes:
+                    if not _passes(e):
                         return self._end(e)
                     self.log.info("no claim on %s for now: %s", _name(h.queue.name), e)
-                    self.client.elsewhere()
-                    await link.close()
                     await asyncio.wait({stopped}, timeout=pause.next())
         finally:
             stopped.cancel()
@@ -253,7 +258,7 @@ class Worker:
         try:
             job.value = h.queue.codec.decode(job.payload)
         except Exception as e:
-            await self._settle(job, "failed", 0, 1, _cut(f"the payload does not decode: {type(e).__name__}: {e}"))
+            await self._settle(job, "failed", 0, 1, _cut(f"the payload does not decode: {type(e).__name__}: {_shown(str, e)}"))
             return h.release()
         running = h.start(job)
         await asyncio.wait({running, job._over}, timeout=h.timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -281,15 +286,13 @@ class Worker:
 
     def _ended(self, job, running):
         """How a job is settled whose handler ended, or was given up."""
-        error = job.cancelled
-        if running.done():
-            error = asyncio.CancelledError() if running.cancelled() else running.exception()
-            if isinstance(error, (asyncio.CancelledError, Cancelled)) and job.cancelled:
-                error = job.cancelled
+        error = running.result() if running.done() else job.cancelled
+        if isinstance(error, (asyncio.CancelledError, Cancelled)) and job.cancelled:
+            error = job.cancelled
         if isinstance(job.cancelled, LeaseLost):
             return None
         if isinstance(error, Drop):
-            self.log.warning("%s: dropped: %s", job.id, error)
+            self.log.warning("%s: dropped: %s", job.id, _shown(str, error))
             return ("dropped",)
         if error is None:
             return ("completed",)
@@ -306,39 +309,36 @@ class Worker:
     # Heartbeats: one loop for all jobs in hand, at a third of their leases.
 
     async def _beat(self):
-        shortest = min((queue.lease for queue, *_ in self._handles), default=30.0)
         while True:
-            due = min((job._granted + job.queue.lease / 3 for job in self._hand), default=float("inf"))
-            await asyncio.sleep(max(shortest / 50, min(due - time.monotonic(), shortest / 3)))
-            now, by_queue = time.monotonic(), {}
+            await asyncio.sleep(self._shortest / 50)
+            now, due = time.monotonic(), {}
             for job in self._hand:
                 if now >= job._until:
                     job._cancel(LeaseLost("the lease is over, and no server was reached to extend it"))
                 elif now >= job._granted + job.queue.lease / 3 and not job._done:
-                    by_queue.setdefault(job.queue, []).append(job)
-            for queue, jobs in by_queue.items():
-                for start in range(0, len(jobs), BATCH):
-                    await self._extend(queue, jobs[start:start + BATCH], min(ANSWER, max(1.0, shortest / 3)))
+                    due.setdefault(job.queue, []).append(job)
+            if due and (self._extending is None or self._extending.done()):  # beside the loop: leases end while an answer is waited for, too
+                self._extending = asyncio.create_task(self._guard(self._extend(due)))
 
-    async def _extend(self, queue, jobs, timeout):
+    async def _extend(self, due):
+        for queue, jobs in due.items():
+            for start in range(0, len(jobs), BATCH):
+                await self._extend_some(queue, jobs[start:start + BATCH])
+
+    async def _extend_some(self, queue, jobs):
         words = [word for job in jobs for word in (_bytes(job.id), job.token)]
         sent = time.monotonic()
         try:
-            statuses = await _one(self._control, ("EMQ.MEXTEND", queue.base, queue.lease_ms, *words), timeout)
+            statuses = await _one(self._control, ("EMQ.MEXTEND", queue.base, queue.lease_ms, *words), self._answer)
         except (Lost, Refused) as e:
-            if isinstance(e, Refused) and not e.passes:
+            if not _passes(e):
                 return self._end(e)
-            self.log.info("leases of %s not extended for now: %s", _name(queue.name), e)
-            return await self._find_again()
+            return self.log.info("leases of %s not extended for now: %s", _name(queue.name), e)
         for job, status in zip(jobs, statuses):
             if status == 1:
                 job._granted = sent
             elif not job._done:
-                job._cancel(LeaseLost({0: "the job was removed", -2: "the job belongs to scripts"}.get(status, "the job is another worker's")))
-
-    async def _find_again(self):
-        self.client.elsewhere()
-        await self._control.close()
+                job._cancel(LeaseLost(_WHY.get(status, _ANOTHER)))
 
     # Settlements: sent at once, and together while others are under way.
 
@@ -346,7 +346,7 @@ class Worker:
         """`end` is the report's word for it, or failed; `words` are what the verb takes besides."""
         told = self._loop.create_future()
         self._unsettled.append((job, end, words, told))
-        if self._flushing is None:
+        if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.create_task(self._guard(self._flush()))
         await told
         self._hand.discard(job)
@@ -355,38 +355,48 @@ class Worker:
         pause, again = Pause(), set()
         while self._unsettled:
             batch, self._unsettled = self._unsettled, []
-            if isinstance(self._fatal, Fence):  # not our store: nothing more is sent
-                self._leave(batch)
-                continue
-            groups = _groups(batch)
             try:
-                replies = await self._control.call([command for command, _ in groups])
-                pause = Pause()
-            except Lost as e:
-                replies = [e] * len(groups)
-            unsent = []
-            for (_, group), reply in zip(groups, replies):
-                if isinstance(reply, Lost) or isinstance(reply, Refused) and reply.passes:
-                    if isinstance(reply, Lost) and reply.sent:
-                        again.update(job for job, *_ in group)
-                    unsent += group
-                elif isinstance(reply, Refused) and reply.code not in ("EMQSTALE", "EMQSCRIPT"):
-                    self._end(reply)
-                    self._leave(group)
+                if await self._tell_server(batch, again):
+                    pause = Pause()
                 else:
-                    statuses = reply if isinstance(reply, list) else [_status(reply)]
-                    for (job, end, words, told), status in zip(group, statuses):
-                        self._note(job, end, words, status, job in again)
-                        again.discard(job)
-                        _tell(told)
-            if unsent:
-                self.log.info("not settled for now: %s", next(r for r in replies if isinstance(r, (Lost, Refused))))
-                await self._find_again()
-                now = time.monotonic()
-                self._leave([s for s in unsent if s[0]._until <= now])
-                self._unsettled = [s for s in unsent if s[0]._until > now] + self._unsettled
-                await asyncio.sleep(pause.next())
-        self._flushing = None
+                    await asyncio.sleep(pause.next())
+            except Exception as e:  # a fault of ours, or of the logger: nobody waits for these in vain
+                for *_, told in batch:
+                    _tell(told)
+                self._end(e)
+
+    async def _tell_server(self, batch, again):
+        """Whether the server took them all; what it did not, or may not have, is unsettled as before."""
+        if isinstance(self._fatal, Fence):  # not our store: nothing more is sent
+            self._leave(batch)
+            return True
+        groups = _groups(batch)
+        try:
+            replies = await self._control.call([command for command, _ in groups], self._answer)
+        except Lost as e:
+            replies = [e] * len(groups)
+            if e.sent:
+                again.update(job for job, *_ in batch)
+        problem, unsent = None, []
+        for (_, group), reply in zip(groups, replies):
+            if _passes(reply):
+                problem = reply
+                unsent += group
+            elif isinstance(reply, Refused) and reply.code not in ("EMQSTALE", "EMQSCRIPT"):
+                self._end(reply)
+                self._leave(group)
+            else:
+                statuses = reply if isinstance(reply, list) else [_status(reply)]
+                for (job, end, words, told), status in zip(group, statuses):
+                    self._note(job, end, words, status, job in again)
+                    again.discard(job)
+                    _tell(told)
+        if problem:
+            self.log.info("not settled for now: %s", problem)
+            now = time.monotonic()
+            self._leave([s for s in unsent if s[0]._until <= now])
+            self._unsettled = [s for s in unsent if s[0]._until > now] + self._unsettled
+        return not problem
 
     def _leave(self, settlements):
         """The lease ends by itself, and the job comes back."""
@@ -398,8 +408,7 @@ class Worker:
     def _note(self, job, end, words, status, again):
         if status not in (1, 2) and not (again and status in (0, -1)):  # again: the settlement before was carried out
             self.report.lost += 1
-            why = {0: "the job was removed", -2: "the job belongs to scripts"}.get(status, "the job is another worker's")
-            return self.log.warning("%s: %s, which came to nothing: %s", job.id, end, why)
+            return self.log.warning("%s: %s, which came to nothing: %s", job.id, end, _WHY.get(status, _ANOTHER))
         if end == "failed":
             end = "died" if status == 2 or words[1] == 1 else "retried"
             if end == "died":
@@ -409,6 +418,7 @@ class Worker:
         setattr(self.report, end, getattr(self.report, end) + 1)
 
 
+_WHY, _ANOTHER = {0: "the job was removed", -2: "the job belongs to scripts"}, "the job is another worker's"
 _VERBS = {"completed": "EMQ.MCOMPLETE", "dropped": "EMQ.MCOMPLETE", "failed": "EMQ.MFAIL", "snoozed": "EMQ.RELEASE", "returned": "EMQ.RELEASE"}
 
 
@@ -438,6 +448,10 @@ async def _one(link, command, timeout=ANSWER):
     return reply
 
 
+def _passes(reply):
+    return isinstance(reply, Lost) or isinstance(reply, Refused) and reply.passes
+
+
 def _status(reply):
     """The status of RELEASE, which has none of its own."""
     if not isinstance(reply, Refused):
@@ -452,9 +466,19 @@ def _tell(told):
 
 def _reason(error):
     """The last error of a job: for errors of the handler's own with the end of the stack."""
-    text = str(error) if isinstance(error, (Dead, RetryIn, Cancelled)) and str(error) else "".join(traceback.format_exception(
-        type(error), error, error.__traceback__ and (error.__traceback__.tb_next or error.__traceback__)))
-    return _cut(text)
+    own = isinstance(error, (Dead, RetryIn, Cancelled))
+    return _cut(own and _shown(str, error) or _shown(_stack, error))
+
+
+def _stack(error):
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__ and (error.__traceback__.tb_next or error.__traceback__)))
+
+
+def _shown(how, error):
+    try:
+        return how(error)
+    except BaseException:  # the handler's text raises what it likes
+        return f"{type(error).__name__}, which cannot be shown"
 
 
 def _cut(text):
@@ -465,6 +489,37 @@ def _cut(text):
 def _line(reason):
     lines = reason if isinstance(reason, str) else reason.decode(errors="replace")
     return lines.strip().rsplit("\n", 1)[-1]
+
+
+class _Signals:
+    """SIGINT and SIGTERM stop all workers of the main thread, which share a loop; with the last of them what these did before comes back."""
+
+    def __init__(self):
+        self._workers, self._before = [], {}
+
+    def catch(self, worker):
+        self._workers.append(worker)
+        for signum in (signal.SIGINT, signal.SIGTERM) if len(self._workers) == 1 else ():
+            before = signal.getsignal(signum)
+            try:
+                worker._loop.add_signal_handler(signum, self._stop)
+            except NotImplementedError:  # on Windows
+                return
+            self._before[signum] = before
+
+    def _stop(self):
+        for worker in self._workers:
+            worker._stopping.set()
+
+    def release(self, worker):
+        self._workers.remove(worker)
+        while self._before and not self._workers:
+            signum, before = self._before.popitem()
+            worker._loop.remove_signal_handler(signum)
+            signal.signal(signum, before)
+
+
+_signals = _Signals()
 
 
 class _Threads:
@@ -487,19 +542,20 @@ class _Threads:
     def _run(self):
         while (todo := self._calls.get()) is not None:
             loop, future, call, job = todo
-            error = None
+            end = None
             try:
-                call(job)
+                if inspect.isawaitable(call(job)):
+                    raise TypeError("the handler returned what is to be awaited: write it with async def")
             except BaseException as e:
-                error = e
+                end = e
             try:
-                loop.call_soon_threadsafe(self._ended, future, error)
+                loop.call_soon_threadsafe(self._ended, future, end)
             except RuntimeError:  # the loop is closed: the worker has ended without us
                 return
 
-    def _ended(self, future, error):
+    def _ended(self, future, end):
         self._idle += 1
-        future.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error) if error else future.set_result(None)
+        future.set_result(end)
 
     def end(self):
         for _ in range(self._threads):
