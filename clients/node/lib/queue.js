@@ -13,7 +13,7 @@ export const JSONs = {
     if (text === undefined) throw new TypeError(`no JSON: ${value}`);
     return Buffer.from(text);
   },
-  decode: payload => JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(payload)),
+  decode: payload => JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload)),
 };
 
 /** Values that are bytes already: Buffers, or other Uint8Arrays. */
@@ -36,12 +36,14 @@ export function exponential({ first = 1000, most = 3_600_000, factor = 2 } = {})
  */
 export class Queue {
   constructor(client, name, { codec = JSONs, lease = 30_000, failures = 25, backoff = exponential() } = {}) {
-    if (!name || /[{}\0]/.test(name)) throw new TypeError(`no name of a queue: ${name}; it is not empty and has no braces and no NUL`);
+    if (typeof name !== 'string' || !name || /[{}\0]/.test(name) || !name.isWellFormed()) {
+      throw new TypeError(`no name of a queue: ${name}; it is not empty and has no braces and no NUL`);
+    }
     if (!Number.isInteger(failures) || failures < 1) throw new RangeError(`failures must be at least 1, not ${failures}`);
     this.client = client instanceof Client ? client : new Client(client);
     this.name = name;
     this.codec = codec;
-    this.lease = Math.max(1, ms(lease));
+    this.lease = ms(lease, 1);
     this.failures = failures;
     this.backoff = backoff;
     this.base = `emq:{${name}}:`;
@@ -137,15 +139,18 @@ export class Queue {
 }
 
 /** A time as the verbs take it. */
-export function ms(time) {
-  const n = Math.round(Number(time));
-  if (!(n >= 0 && n <= MOST)) throw new RangeError(`no time: ${time} ms`);
-  return n;
+export function ms(time, least = 0) {
+  const n = time instanceof Date ? time.getTime() : time;
+  if (typeof n !== 'number' || !(n >= least && n <= MOST)) throw new RangeError(`no time: ${time} ms; it is ${least} to ${MOST} ms`);
+  return Math.round(n);
 }
 
 // An id is a string of ours and bytes to the server: one character for each byte, whoever made it.
 export const name = id => id.toString('latin1');
-export const bytes = id => Buffer.from(id, 'latin1');
+export function bytes(id) {
+  if (typeof id !== 'string' || /[^\0-\xff]/.test(id)) throw new TypeError(`no job id: ${id}`);
+  return Buffer.from(id, 'latin1');
+}
 
 function due(delay, at) {
   if (delay !== undefined && at !== undefined) throw new TypeError('either delay or at');
