@@ -115,6 +115,15 @@ test('a logger that throws', async () => {
   await assert.rejects(work(queue, () => { throw new Error('no'); }, stats => stats.dead, { logger: { info: refuse, warn: refuse, error: refuse } }), /no log today/);
 });
 
+test('a worker that is refused leaves no connection', async () => {
+  const name = `refused-${process.pid}`;
+  await client.call(['ACL', 'SETUSER', name, 'on', '>secret', 'resetkeys', '+client|id']);
+  const { host } = new URL(process.env.EMQ_URL.replace('valkey', 'http')), its = new emq.Client(`valkey://${name}:secret@${host}`, { library });
+  await assert.rejects(new emq.Worker(its, { signals: false, logger: quiet }).handle(new emq.Queue(its, 'q'), () => {}).run(), { code: 'NOPERM' });
+  const there = async () => String((await client.call(['CLIENT', 'LIST'])).replies[0]).includes(`user=${name}`);
+  for (const end = performance.now() + 10_000; await there();) assert(performance.now() < end);
+});
+
 test('two workers and signals', async () => {
   const queues = [fresh(), fresh()];
   for (const queue of queues) await queue.enqueue(1);

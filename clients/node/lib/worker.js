@@ -103,6 +103,14 @@ export class Worker {
 
   async #claim(h, stopped) {
     const link = new Link(this.client);
+    try {
+      await this.#claimOn(link, h, stopped);
+    } finally {
+      link.close();
+    }
+  }
+
+  async #claimOn(link, h, stopped) {
     let pause = new Pause(), waits = true;
     while (!stopped.aborted) {
       if (!h.free) {
@@ -129,7 +137,6 @@ export class Worker {
         await pause.wait(stopped);
       }
     }
-    link.close();
   }
 
   /** A BCLAIM. It is never just left: CLIENT UNBLOCK ends it, and its answer is read. */
@@ -152,8 +159,7 @@ export class Worker {
       const job = new Job(h.queue, id, payload, token, granted);
       this.#hand.add(job);
       h.free--;
-      const work = this.#stopping.signal.aborted ? this.#settle(job, 'returned', 0).then(() => this.#free(h)) : this.#work(h, job);
-      const task = this.#guard(work).then(() => this.#tasks.delete(task));
+      const task = this.#guard(this.#work(h, job)).then(() => this.#tasks.delete(task));
       this.#tasks.add(task);
     }
   }
@@ -166,6 +172,10 @@ export class Worker {
   // Handlers, and what their ends mean.
 
   async #work(h, job) {
+    if (this.#stopping.signal.aborted) { // granted to a claim that was on its way
+      await this.#settle(job, 'returned', 0);
+      return this.#free(h);
+    }
     try {
       job.value = h.queue.codec.decode(job.payload);
     } catch (e) {
@@ -192,7 +202,6 @@ export class Worker {
     if (settlement) await this.#settle(job, ...settlement);
     else this.#lose(job, `lost: ${job.signal.reason.message}`);
     if (settlement?.[0] === 'dropped') this.log.warn(`${job.id}: dropped: ${said(end.error)}`);
-    this.#hand.delete(job);
     if (!end) this.log.warn(`${job.id}: the handler goes on though it was told to end: ${job.signal.reason.message}`);
     running.then(() => this.#free(h));
   }
@@ -220,23 +229,21 @@ export class Worker {
 
   async #extend(due) {
     for (const [queue, jobs] of due) {
-      for (let i = 0; i < jobs.length; i += BATCH) await this.#extendSome(queue, jobs.slice(i, i + BATCH));
+      for (let some; (some = jobs.splice(0, BATCH)).length;) {
+        const sent = performance.now();
+        let statuses;
+        try {
+          statuses = await one(this.#control, ['EMQ.MEXTEND', queue.base, queue.lease, ...some.flatMap(job => [bytes(job.id), job.token])], this.#answer);
+        } catch (e) {
+          if (!passes(e)) throw e;
+          return this.log.info(`leases of ${queue.name} not extended for now: ${e.message}`);
+        }
+        some.forEach((job, i) => {
+          if (statuses[i] === 1) job.held.since = sent;
+          else if (!job.held.done) job.held.cancel(new LeaseLost(why(statuses[i])));
+        });
+      }
     }
-  }
-
-  async #extendSome(queue, jobs) {
-    const sent = performance.now();
-    let statuses;
-    try {
-      statuses = await one(this.#control, ['EMQ.MEXTEND', queue.base, queue.lease, ...jobs.flatMap(job => [bytes(job.id), job.token])], this.#answer);
-    } catch (e) {
-      if (!passes(e)) throw e;
-      return this.log.info(`leases of ${queue.name} not extended for now: ${e.message}`);
-    }
-    jobs.forEach((job, i) => {
-      if (statuses[i] === 1) job.held.since = sent;
-      else if (!job.held.done) job.held.cancel(new LeaseLost(why(statuses[i])));
-    });
   }
 
   // Settlements: sent at once, and together while others are under way.
@@ -311,6 +318,7 @@ export class Worker {
   }
 
   #lose(job, how) {
+    this.#hand.delete(job);
     this.#report.lost++;
     this.log.warn(`${job.id}: ${how}`);
   }

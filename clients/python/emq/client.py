@@ -170,36 +170,35 @@ class Pause:
 
 
 class Link:
-    """A connection that is made when it is needed. Calls follow one another, each has one answer or ends the connection; so does a refusal
-    that another server may not have."""
+    """A connection for one call at a time, which is made when it is needed. A call is answered, or ends the connection; so does a refusal that
+    another server may not have."""
 
     def __init__(self, client, side, at=None, named=False):
         self._client, self._side, self._at, self._named = client, side, at, named
-        self._connection, self._lock, self._tried = None, side.lock(), client.at
+        self._connection, self._tried = None, client.at
         self.id = None  # the server's, if `named`
 
     async def call(self, commands, timeout=ANSWER):
         """The replies, a Refused among them where the server refuses. Raises Lost."""
-        async with self._lock:
-            sent = False
-            try:
-                if self._connection is None:
-                    await self._side.within(min(timeout, ANSWER), self._connect())
-                sent = True
-                replies = await self._side.within(timeout, self._exchange(commands))
-            except BaseException as e:
-                await self._end()
-                if isinstance(e, Refused):  # of what the connection began with
-                    replies = [e] * len(commands)
-                elif isinstance(e, (Lost, redis.RedisError, OSError, asyncio.TimeoutError, EOFError)):
-                    self._client.elsewhere(self._tried)
-                    raise Lost(e, sent) from e
-                else:
-                    raise
-            if any(isinstance(r, Refused) and r.passes for r in replies):
-                await self._end()
+        sent = False
+        try:
+            if self._connection is None:
+                await self._side.within(min(timeout, ANSWER), self._connect())
+            sent = True
+            replies = await self._side.within(timeout, self._exchange(commands))
+        except BaseException as e:
+            await self.close()
+            if isinstance(e, Refused):  # of what the connection began with
+                replies = [e] * len(commands)
+            elif isinstance(e, (Lost, redis.RedisError, OSError, asyncio.TimeoutError, EOFError)):
                 self._client.elsewhere(self._tried)
-            return replies
+                raise Lost(e, sent) from e
+            else:
+                raise
+        if any(isinstance(r, Refused) and r.passes for r in replies):
+            await self.close()
+            self._client.elsewhere(self._tried)
+        return replies
 
     async def _connect(self):
         client, side, at = self._client, self._side, self._at
@@ -231,17 +230,13 @@ class Link:
                 replies.append(said)
         return replies
 
-    async def _end(self):
+    async def close(self):
         connection, self._connection, self.id = self._connection, None, None
         if connection is not None:
             try:  # not for long: asyncio first sends what is left
                 await self._side.within(1.0, _now(connection.disconnect()))
             except Exception:  # it is over either way
                 pass
-
-    async def close(self):
-        async with self._lock:
-            await self._end()
 
 
 async def _now(result):
@@ -282,13 +277,6 @@ class Blocking:
     kinds = {"tcp": redis.connection.Connection, "tls": redis.connection.SSLConnection, "unix": redis.connection.UnixDomainSocketConnection}
     answer, pool = ANSWER, queue.LifoQueue
 
-    class lock:  # a link of this side is used by one call at a time
-        async def __aenter__(self):
-            pass
-
-        async def __aexit__(self, *_):
-            pass
-
     @classmethod
     def home(cls):
         return cls
@@ -308,7 +296,7 @@ class Looping:
     kinds = {"tcp": redis.asyncio.connection.Connection, "tls": redis.asyncio.connection.SSLConnection,
              "unix": redis.asyncio.connection.UnixDomainSocketConnection}
     answer, pool = None, asyncio.LifoQueue
-    lock, home, sleep = asyncio.Lock, staticmethod(asyncio.get_running_loop), staticmethod(asyncio.sleep)
+    home, sleep = staticmethod(asyncio.get_running_loop), staticmethod(asyncio.sleep)
 
     @staticmethod
     async def within(seconds, coroutine):

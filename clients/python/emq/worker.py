@@ -144,7 +144,7 @@ class Worker:
         self._loop, self._stopping, self._fatal, self.report = asyncio.get_running_loop(), asyncio.Event(), None, Report()
         if self._asked_to_stop:
             self._stopping.set()
-        self._control = Link(self.client, Looping)
+        self._control, self._speaking = Link(self.client, Looping), asyncio.Lock()
         handles = [_Handle(*h) for h in self._handles]
         # A third of the shortest lease is how long an answer to what the worker says of its jobs may take.
         self._shortest = min((queue.lease for queue, *_ in self._handles), default=30.0)
@@ -204,16 +204,13 @@ class Worker:
                     continue
                 try:
                     if waits or h.free == 1:
-                        job = await self._wait_for_job(link, h, stopped)
-                        # The lease began when the job was handed over, which was just now.
-                        self._begin(h, [job[1:]] if job else [], time.monotonic())
-                        waits = not job
+                        asked, jobs = 1, await self._wait_for_job(link, h, stopped)
+                        sent = time.monotonic()  # the lease began when the job was handed over, which was just now
                     else:
                         sent, asked = time.monotonic(), min(h.free, BATCH)
-                        jobs = await _one(link, ("EMQ.MCLAIM", h.queue.base, h.queue.lease_ms, asked))
-                        self._begin(h, jobs, sent)
-                        waits = len(jobs) < asked
-                    pause = Pause()
+                        jobs = _only(await link.call([("EMQ.MCLAIM", h.queue.base, h.queue.lease_ms, asked)]))
+                    self._begin(h, jobs, sent)
+                    waits, pause = len(jobs) < asked, Pause()
                 except (Lost, Refused) as e:
                     # A job whose grant was lost on the way is leased to nobody, and comes back by its lease.
                     if not _passes(e):
@@ -225,36 +222,36 @@ class Worker:
             await link.close()
 
     async def _wait_for_job(self, link, h, stopped):
-        """A BCLAIM. It is never just left: CLIENT UNBLOCK ends it, and its answer is read."""
-        claim = asyncio.create_task(_one(link, ("EMQ.BCLAIM", h.queue.lease_ms, self.block_ms, h.queue.base), self.block_ms / 1000 + ANSWER))
+        """The one job that a BCLAIM was granted, or none. It is never just left: CLIENT UNBLOCK ends it, and its answer is read."""
+        claim = asyncio.create_task(link.call([("EMQ.BCLAIM", h.queue.lease_ms, self.block_ms, h.queue.base)], self.block_ms / 1000 + ANSWER))
         await asyncio.wait({claim, stopped}, return_when=asyncio.FIRST_COMPLETED)
         while not claim.done():
             if link.id is not None:  # without the right to know it, or to unblock, the claim's own time ends it
                 try:
-                    [said] = await self._control.call([("CLIENT", "UNBLOCK", link.id)])
-                    if isinstance(said, Refused):
-                        link.id = None
+                    _only(await self._say(("CLIENT", "UNBLOCK", link.id)))
+                except Refused:
+                    link.id = None
                 except Lost:
                     pass
             await asyncio.wait({claim}, timeout=0.05)  # again: it may not have begun to wait
-        return claim.result()
+        job = _only(claim.result())
+        return [job[1:]] if job else []
 
     def _begin(self, h, jobs, granted):
         for id, payload, token in jobs:
             job = Job(h.queue, id, payload, token, granted)
             self._hand.add(job)
             h.free -= 1
-            task = asyncio.create_task(self._guard(self._give_back(h, job) if self._stopping.is_set() else self._work(h, job)))
+            task = asyncio.create_task(self._guard(self._work(h, job)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-
-    async def _give_back(self, h, job):
-        await self._settle(job, "returned", 0)
-        h.release()
 
     # Handlers, and what their ends mean.
 
     async def _work(self, h, job):
+        if self._stopping.is_set():  # granted to a claim that was on its way
+            await self._settle(job, "returned", 0)
+            return h.release()
         try:
             job.value = h.queue.codec.decode(job.payload)
         except Exception as e:
@@ -275,9 +272,7 @@ class Worker:
         if end:
             await self._settle(job, *end)
         else:
-            self.report.lost += 1
-            self.log.warning("%s: lost: %s", job.id, job.cancelled)
-        self._hand.discard(job)
+            self._lose(job, f"lost: {job.cancelled}")
         if running.done():
             h.release()
         else:
@@ -322,23 +317,24 @@ class Worker:
 
     async def _extend(self, due):
         for queue, jobs in due.items():
-            for start in range(0, len(jobs), BATCH):
-                await self._extend_some(queue, jobs[start:start + BATCH])
+            for some in (jobs[start:start + BATCH] for start in range(0, len(jobs), BATCH)):
+                words, sent = [word for job in some for word in (_bytes(job.id), job.token)], time.monotonic()
+                try:
+                    statuses = _only(await self._say(("EMQ.MEXTEND", queue.base, queue.lease_ms, *words)))
+                except (Lost, Refused) as e:
+                    if not _passes(e):
+                        return self._end(e)
+                    return self.log.info("leases of %s not extended for now: %s", _name(queue.name), e)
+                for job, status in zip(some, statuses):
+                    if status == 1:
+                        job._granted = sent
+                    elif not job._done:
+                        job._cancel(LeaseLost(_why(status)))
 
-    async def _extend_some(self, queue, jobs):
-        words = [word for job in jobs for word in (_bytes(job.id), job.token)]
-        sent = time.monotonic()
-        try:
-            statuses = await _one(self._control, ("EMQ.MEXTEND", queue.base, queue.lease_ms, *words), self._answer)
-        except (Lost, Refused) as e:
-            if not _passes(e):
-                return self._end(e)
-            return self.log.info("leases of %s not extended for now: %s", _name(queue.name), e)
-        for job, status in zip(jobs, statuses):
-            if status == 1:
-                job._granted = sent
-            elif not job._done:
-                job._cancel(LeaseLost(_WHY.get(status, _ANOTHER)))
+    async def _say(self, *commands):
+        """The replies on the connection for all but claims, which has one call after the other."""
+        async with self._speaking:
+            return await self._control.call(commands, self._answer)
 
     # Settlements: sent at once, and together while others are under way.
 
@@ -372,7 +368,7 @@ class Worker:
             return True
         groups = _groups(batch)
         try:
-            replies = await self._control.call([command for command, _ in groups], self._answer)
+            replies = await self._say(*(command for command, _ in groups))
         except Lost as e:
             replies = [e] * len(groups)
             if e.sent:
@@ -401,14 +397,17 @@ class Worker:
     def _leave(self, settlements):
         """The lease ends by itself, and the job comes back."""
         for job, end, _, told in settlements:
-            self.report.lost += 1
-            self.log.warning("%s: %s, which no server was told while the lease lasted", job.id, end)
+            self._lose(job, f"{end}, which no server was told while the lease lasted")
             _tell(told)
+
+    def _lose(self, job, how):
+        self._hand.discard(job)
+        self.report.lost += 1
+        self.log.warning("%s: %s", job.id, how)
 
     def _note(self, job, end, words, status, again):
         if status not in (1, 2) and not (again and status in (0, -1)):  # again: the settlement before was carried out
-            self.report.lost += 1
-            return self.log.warning("%s: %s, which came to nothing: %s", job.id, end, _WHY.get(status, _ANOTHER))
+            return self._lose(job, f"{end}, which came to nothing: {_why(status)}")
         if end == "failed":
             end = "died" if status == 2 or words[1] == 1 else "retried"
             if end == "died":
@@ -418,7 +417,6 @@ class Worker:
         setattr(self.report, end, getattr(self.report, end) + 1)
 
 
-_WHY, _ANOTHER = {0: "the job was removed", -2: "the job belongs to scripts"}, "the job is another worker's"
 _VERBS = {"completed": "EMQ.MCOMPLETE", "dropped": "EMQ.MCOMPLETE", "failed": "EMQ.MFAIL", "snoozed": "EMQ.RELEASE", "returned": "EMQ.RELEASE"}
 
 
@@ -441,11 +439,15 @@ def _groups(settlements):
     return groups
 
 
-async def _one(link, command, timeout=ANSWER):
-    [reply] = await link.call([command], timeout)
+def _only(replies):
+    [reply] = replies
     if isinstance(reply, Refused):
         raise reply
     return reply
+
+
+def _why(status):
+    return {0: "the job was removed", -2: "the job belongs to scripts"}.get(status, "the job is another worker's")
 
 
 def _passes(reply):
