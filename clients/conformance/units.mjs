@@ -3,6 +3,8 @@ import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { after, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import * as emq from '../node/index.js';
 import { Pause } from '../node/lib/client.js';
 
@@ -73,10 +75,15 @@ test('values', async () => {
 test('ids that are minted', async () => {
   const minted = Array.from({ length: 10_000 }, emq.ids.mint);
   assert.deepEqual(minted, [...new Set(minted)].sort());
-  assert(Math.abs(emq.ids.created(minted.at(-1)) - Date.now()) < 60_000);
-  const ends = new Set();
-  for (let i = 0; i < 20; i++, await sleep(3)) ends.add(emq.ids.mint().slice(-4)); // which begin at random in each ms
-  assert.equal(ends.size, 20);
+  assert.equal(emq.ids.created('JOB00000000000').toISOString(), '2024-01-01T00:00:00.000Z');
+  const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz', lower = new Set();
+  for (let i = 0; i < 20; i++) {
+    await sleep(3); // so that it is more than others of its ms
+    const before = Date.now(), id = emq.ids.mint(), created = Number(emq.ids.created(id));
+    assert(before <= created && created <= Date.now(), `${id}: ${created}, not ${before}`);
+    lower.add([...id.slice(3)].reduce((n, digit) => n * 62n + BigInt(digits.indexOf(digit)), 0n) % (1n << 22n));
+  }
+  assert.equal(lower.size, 20); // they begin at random in each ms
 });
 
 test('what is listed', async () => {
@@ -97,6 +104,12 @@ test('pauses', () => {
   }
 });
 
+test('elsewhere', () => {
+  const two = new emq.Client('valkey://a?addr=b');
+  for (let i = 0; i < 2; i++) two.elsewhere(0); // two links that met the same
+  assert.equal(two.servers[two.at].host, 'b');
+});
+
 test('a queue of another client', () => {
   assert.throws(() => new emq.Worker(process.env.EMQ_URL).handle(fresh(), () => {}), TypeError);
 });
@@ -107,6 +120,16 @@ test('a worker runs once', async () => {
   worker.stop();
   await running;
   await assert.rejects(worker.run(), Error);
+});
+
+test('jobs that are done are forgotten', async () => {
+  setFlagsFromString('--expose-gc');
+  const gc = runInNewContext('gc'), queue = fresh(), jobs = [];
+  await queue.enqueueMany(Array(200).fill(1));
+  await work(queue, job => { jobs.push(new WeakRef(job)); }, stats => {
+    gc();
+    return stats.completed === 200 && jobs.filter(job => job.deref()).length <= 20;
+  });
 });
 
 test('a logger that throws', async () => {

@@ -1,5 +1,6 @@
 """What the Python package alone must keep, with the server at EMQ_URL."""
 import asyncio
+import gc
 import logging
 import multiprocessing
 import os
@@ -7,6 +8,7 @@ import signal
 import threading
 import time
 import unittest
+import weakref
 
 import emq
 
@@ -74,8 +76,13 @@ class Units(unittest.TestCase):
     def test_ids(self):
         minted = [emq.ids.mint() for _ in range(10000)]
         self.assertEqual(minted, sorted(set(minted)))
-        self.assertLess(abs(emq.ids.created(minted[-1]) - time.time()), 60)
-        self.assertEqual(len({i[-4:] for i in map(mint_later, range(20))}), 20)  # which begin at random in each ms
+        self.assertEqual(emq.ids.created("JOB00000000000"), 1704067200)
+        lower = set()
+        for _ in range(20):
+            id, before, after = mint_later()
+            self.assertTrue(int(before * 1000) <= round(emq.ids.created(id) * 1000) <= after * 1000, (id, before, after))
+            lower.add(emq.ids._number(id) % (1 << 22))
+        self.assertEqual(len(lower), 20)  # they begin at random in each ms
 
     def test_listed(self):
         self.queue.enqueue_many(range(3))
@@ -91,6 +98,13 @@ class Units(unittest.TestCase):
         for most in (0.05, 0.1, 0.2, 0.4, 0.8, 1, 1, 1):
             waits = [pause.next() for pause in pauses]
             self.assertTrue(most / 2 <= min(waits) < max(waits) <= most, (most, waits))
+
+    def test_elsewhere(self):
+        client = emq.Client("valkey://a?addr=b")
+        self.assertEqual(client.servers[client.at]["host"], "a")
+        for _ in range(2):  # two links that met the same
+            client.elsewhere(0)
+        self.assertEqual(client.servers[client.at]["host"], "b")
 
     def test_queue_of_another_client(self):
         with self.assertRaises(ValueError):
@@ -129,6 +143,15 @@ class Units(unittest.TestCase):
         self.queue.enqueue(1)
         with self.assertRaises(OSError):
             self.work(lambda job: 1 / 0, lambda stats: stats["dead"], logger=logger)
+
+    def test_jobs_that_are_done_are_forgotten(self):
+        jobs = []
+        self.queue.enqueue_many(range(200))
+
+        def forgotten(stats):
+            gc.collect()
+            return stats["completed"] == 200 and sum(job() is not None for job in jobs) <= 20  # a thread may hold its last
+        self.work(lambda job: jobs.append(weakref.ref(job)), forgotten)
 
     def test_fork(self):
         self.queue.enqueue_many(range(10))
@@ -224,11 +247,11 @@ class Units(unittest.TestCase):
         self.assertEqual(self.pending(), 1)
 
 
-def mint_later(_):
-    end = time.time() + 0.002
-    while time.time() < end:
-        pass
-    return emq.ids.mint()
+def mint_later():
+    """An id, when it is no more than others of its ms, with the times before and after."""
+    time.sleep(0.003)
+    before = time.time()
+    return emq.ids.mint(), before, time.time()
 
 
 if __name__ == "__main__":

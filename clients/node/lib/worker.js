@@ -274,10 +274,6 @@ export class Worker {
 
   /** Whether the server took them all; what it did not, or may not have, is unsettled as before. */
   async #tellServer(batch, again) {
-    if (this.#fatal instanceof Fence) { // not our store: nothing more is sent
-      this.#leave(batch);
-      return true;
-    }
     const groups = grouped(batch), unsent = [];
     const replies = await this.#control.call(groups.map(g => g.command), this.#answer).catch(e => {
       if (e.sent) batch.forEach(s => again.add(s.job));

@@ -363,9 +363,6 @@ class Worker:
 
     async def _tell_server(self, batch, again):
         """Whether the server took them all; what it did not, or may not have, is unsettled as before."""
-        if isinstance(self._fatal, Fence):  # not our store: nothing more is sent
-            self._leave(batch)
-            return True
         groups = _groups(batch)
         try:
             replies = await self._say(*(command for command, _ in groups))
