@@ -138,7 +138,7 @@ export class Worker {
     signals?: boolean;
     logger?: Logger;
   });
-  /** Has so many jobs at most worked on at a time (10), each at most `timeout` ms. */
+  /** Has so many jobs of the queue, which is of the worker's client, at most worked on at a time (10), each at most `timeout` ms. */
   handle<T>(queue: Queue<T>, handler: (job: Job<T>) => unknown, options?: { concurrency?: number; timeout?: number }): this;
   stop(): void;
   /** Works until it is stopped; rejects with what the server refuses for good. A worker runs once. */

@@ -46,8 +46,8 @@ export class Worker {
   }
 
   /**
-   * Has so many jobs of the queue at most worked on at a time, each at most `timeout` ms. If the handler resolves, the job is done; if it
-   * rejects, the job failed, unless with a Dead, RetryIn, Snooze or Drop. It should look at `job.signal`.
+   * Has so many jobs of the queue, which is of the worker's client, at most worked on at a time, each at most `timeout` ms. If the handler
+   * resolves, the job is done; if it rejects, the job failed, unless with a Dead, RetryIn, Snooze or Drop. It should look at `job.signal`.
    */
   handle(queue, handler, { concurrency = 10, timeout } = {}) {
     if (!(Number.isInteger(concurrency) && concurrency >= 1)) throw new RangeError(`concurrency must be at least 1, not ${concurrency}`);

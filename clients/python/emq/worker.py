@@ -109,7 +109,7 @@ class Worker:
         return register
 
     def handle(self, queue, call, *, concurrency=10, timeout=None):
-        """Has so many jobs of the queue at most worked on at a time, each at most `timeout` seconds."""
+        """Has so many jobs of the queue, which is of the worker's client, at most worked on at a time, each at most `timeout` seconds."""
         if not isinstance(concurrency, int) or concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency!r}")
         if timeout is not None:
