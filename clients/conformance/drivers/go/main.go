@@ -363,7 +363,7 @@ var odd = []func() error{
 	func() error { return errors.New(strings.Repeat("x", 1_000_000)) },
 	func() error { panic("a text") },
 	func() error { panic(nil) },
-	func() error { var m map[int]int; m[0] = 1; return nil },
+	func() error { panic(errors.New("an error")) },
 	func() error { return errors.Join(context.Canceled, context.DeadlineExceeded) },
 	func() error { return io.EOF },
 }
