@@ -53,7 +53,7 @@ func clients(t testing.TB) (all []client) {
 	if _, err := os.Stat("../go/go.mod"); err == nil {
 		all = append(all, client{"valkey-go", nil, []string{goDriver()}, map[string]string{
 			"a delay that is none":                        "a time.Duration ends at 292 years, before the contract's delays do",
-			"a lease counts from when its claim was sent": "its calls share a connection: an answer that is held back holds back the others",
+			"a lease counts from when its claim was sent": "it fills its slots before it waits: the claim whose answer is held has all the jobs",
 		}})
 	}
 	return all
