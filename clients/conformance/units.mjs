@@ -51,9 +51,12 @@ test('times', async () => {
 test('times longer than a timer', async () => {
   const queue = fresh(), long = 2 ** 33;
   await queue.enqueue(1);
-  let told = 0;
-  const report = await work(queue, async job => { job.signal.onabort = () => { told++; }; await sleep(300); }, stats => stats.active,
-    { grace: long, block: long }, { timeout: long });
+  let begun = false, told = 0;
+  const report = await work(queue, async job => {
+    begun = true;
+    job.signal.onabort = () => { told++; };
+    await sleep(300);
+  }, () => begun, { grace: long, block: long }, { timeout: long });
   assert.deepEqual([report.completed, told], [1, 0]);
 });
 
@@ -150,10 +153,10 @@ test('a worker that is refused leaves no connection', async () => {
 test('two workers and signals', async () => {
   const queues = [fresh(), fresh()];
   for (const queue of queues) await queue.enqueue(1);
-  let end;
+  let begun = 0, end;
   const ended = new Promise(ok => { end = ok; });
-  const running = queues.map(queue => new emq.Worker(client).handle(queue, () => ended).run());
-  for (const queue of queues) while (!(await queue.stats()).active) await sleep(5);
+  const running = queues.map(queue => new emq.Worker(client).handle(queue, () => { begun++; return ended; }).run());
+  while (begun < 2) await sleep(5);
   for (let i = 0; i < 2; i++) { // as npm sends it once more
     process.kill(process.pid, 'SIGTERM');
     for (const queue of queues) while ((await queue.stats()).waiting) await sleep(5);

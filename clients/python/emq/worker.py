@@ -68,7 +68,7 @@ class _Handle:
         self.queue, self.call, self.free, self.timeout = queue, call, concurrency, timeout
         self.freed = asyncio.Event()
         coroutine = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))
-        self.threads = None if coroutine else _Threads(concurrency)
+        self.threads = None if coroutine else _Threads()
 
     def start(self, job):
         """The handler's end, as a future of None or what was raised, of whatever kind."""
@@ -525,16 +525,16 @@ class _Threads:
     """Threads that run handlers. They do not keep the process from ending, and live as long as the worker, so that what a library keeps for
     each thread is kept."""
 
-    def __init__(self, most):
-        self._most, self._threads, self._idle, self._calls = most, 0, 0, queue.SimpleQueue()
+    def __init__(self):
+        self._threads, self._idle, self._calls = 0, 0, queue.SimpleQueue()
 
     def run(self, call, job):
         loop, future = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
-        if self._idle == 0 and self._threads < self._most:
+        if self._idle:
+            self._idle -= 1
+        else:
             self._threads += 1
             threading.Thread(target=self._run, daemon=True, name=f"emq-{self._threads}").start()
-        else:
-            self._idle -= 1
         self._calls.put((loop, future, call, job))
         return future
 
