@@ -52,8 +52,9 @@ func clients(t testing.TB) (all []client) {
 	}
 	if _, err := os.Stat("../go/go.mod"); err == nil {
 		all = append(all, client{"valkey-go", nil, []string{goDriver()}, map[string]string{
-			"a delay that is none":                        "a time.Duration ends at 292 years, before the contract's delays do",
-			"a lease counts from when its claim was sent": "it fills its slots before it waits: the claim whose answer is held has all the jobs",
+			"a delay that is none":                          "a time.Duration ends at 292 years, before the contract's delays do",
+			"a connection that falls silent costs no lease": "it shares the connection with all that waits for an answer, and makes no other while it stands",
+			"a lease counts from when its claim was sent":   "it fills its slots before it waits: the claim whose answer is held has all the jobs",
 		}})
 	}
 	return all

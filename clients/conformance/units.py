@@ -166,6 +166,8 @@ class Units(unittest.TestCase):
     def enqueue_some(self):
         for n in range(50):
             assert self.queue.enqueue(n).created
+            mark = f"{os.getpid()} {n}".encode()
+            assert emq.client.in_one_step(self.client.call(emq.client.Blocking, ("ECHO", mark))) == ([mark], False)
 
     def test_two_workers_and_a_signal(self):
         async def run():
