@@ -1,13 +1,11 @@
 """A queue, and what is said about it. Written once, as coroutines; `emq.Queue` runs them for threads."""
 import json
 import random
-import time
 from dataclasses import dataclass
 from itertools import islice
 
 from . import ids
 from .client import Client, Looping
-from .errors import Refused
 
 BATCH = 100
 STATES = {"pending": b"pending", "active": b"active", "scheduled": b"schedule", "dead": b"dead"}
