@@ -52,7 +52,9 @@ func clients(t testing.TB) (all []client) {
 	}
 	if _, err := os.Stat("../go/go.mod"); err == nil {
 		all = append(all, client{"valkey-go", nil, []string{goDriver()}, map[string]string{
-			"a delay that is none": "a time.Duration ends at 292 years, before the contract's delays do",
+			"a delay that is none":                          "a time.Duration ends at 292 years, before the contract's delays do",
+			"a connection that falls silent costs no lease": "it shares the connection with all that waits for an answer, and makes no other while it stands",
+			"a lease counts from when its claim was sent":   "it fills its slots before it waits: the claim whose answer is held has all the jobs",
 		}})
 	}
 	return all
@@ -226,20 +228,30 @@ func (d *driver) answer(n int) (ok any, failed object, told bool) {
 }
 
 // hear waits for the first event that is as wanted, and takes it out.
-func (d *driver) hear(want object) object {
+func (d *driver) hear(want object) (heard object) {
 	d.t.Helper()
-	var heard object
 	d.wait(fmt.Sprintf("the event %v", want), func() bool {
-		for i, event := range d.events {
-			if differs(want, event) == "" {
-				heard = event
-				d.events = append(d.events[:i:i], d.events[i+1:]...)
-				return true
-			}
-		}
-		return false
+		heard = d.pick(want)
+		return heard != nil
 	})
 	return heard
+}
+
+// heard tells whether such an event came already, and takes it out.
+func (d *driver) heard(want object) bool {
+	d.Lock()
+	defer d.Unlock()
+	return d.pick(want) != nil
+}
+
+func (d *driver) pick(want object) object {
+	for i, event := range d.events {
+		if differs(want, event) == "" {
+			d.events = append(d.events[:i:i], d.events[i+1:]...)
+			return event
+		}
+	}
+	return nil
 }
 
 func (d *driver) wait(what string, happened func() bool) {

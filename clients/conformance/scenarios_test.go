@@ -52,10 +52,11 @@ type step struct {
 	Error  string            // or the class of the error
 	Save   map[string]string // words of the answer, or of the event, that later steps know by these names
 	Hear   object            // an event
+	Heard  object            // one that came already
 	Run    string            // a command to the server, Want is its reply
 	Row    string            // an id; its row comes to have the fields of Want, or is gone with null
 	Stats  object            // EMQ.STATS comes to be so
-	Server string            // stop, start, crash, cut, mend, failover; lose CLAIM: the answer to the next one, also BCLAIM's or MCLAIM's
+	Server string            // stop, start, crash, cut, mend, failover; lose CLAIM: the answer to the next one, also BCLAIM's or MCLAIM's; hold CLAIM: it is late; stall: all answers are, until release
 }
 
 func TestScenarios(t *testing.T) {
@@ -91,6 +92,7 @@ type stage struct {
 	server   *store.Place // the primary
 	other    *store.Place // of a pair
 	link     *link.Link   // to a single server
+	release  func()       // ends a hold of its
 	watchers []*store.Place
 	conn     *wire.Conn
 	driver   *driver
@@ -211,6 +213,8 @@ func (s *stage) play(steps []step) {
 			s.check(what, step, n)
 		case step.Hear != nil:
 			s.save(step, s.driver.hear(s.fill(step.Hear).(object)))
+		case step.Heard != nil:
+			require.True(s.t, s.driver.heard(s.fill(step.Heard).(object)), what)
 		case step.Run != "":
 			words := wire.Words(s.fill(step.Run).(string))
 			var reply string
@@ -307,6 +311,14 @@ func (s *stage) happens(what string) {
 		looker := s.server.Conn()
 		before := calls(looker, word)
 		s.link.Lose(word, func() { store.Await(func() bool { return calls(looker, word) != before }) })
+	case "hold":
+		s.release = s.link.Hold(word)
+		s.t.Cleanup(s.release)
+	case "stall":
+		s.release = s.link.Stall()
+		s.t.Cleanup(s.release)
+	case "release":
+		s.release()
 	case "failover":
 		if s.watchers != nil {
 			s.server.Crash()
@@ -377,7 +389,7 @@ func plain(v any) any {
 }
 
 // differs says where something is not as wanted; empty if it is. An object may have more than is wanted, a string that begins
-// with ~ is a regular expression.
+// with ~ is a regular expression, also of a number.
 func differs(want, have any) string {
 	switch want := want.(type) {
 	case object:
@@ -404,7 +416,11 @@ func differs(want, have any) string {
 		return ""
 	case string:
 		text, ok := have.(string)
-		if pattern, is := strings.CutPrefix(want, "~"); is && ok && regexp.MustCompile(pattern).MatchString(text) {
+		if !ok {
+			number, _ := json.Marshal(have)
+			text = string(number)
+		}
+		if pattern, is := strings.CutPrefix(want, "~"); is && regexp.MustCompile(pattern).MatchString(text) {
 			return ""
 		}
 	}

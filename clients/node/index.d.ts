@@ -134,11 +134,11 @@ export class Worker {
     grace?: number;
     /** How long one claim waits in the server; 4 s by default. */
     block?: number;
-    /** Whether SIGINT and SIGTERM stop it, and a second one ends the process; they do by default. */
+    /** Whether SIGINT and SIGTERM stop it, and another one a second later or more ends the process; they do by default. */
     signals?: boolean;
     logger?: Logger;
   });
-  /** Has so many jobs at most worked on at a time (10), each at most `timeout` ms. */
+  /** Has so many jobs of the queue, which is of the worker's client, at most worked on at a time (10), each at most `timeout` ms. */
   handle<T>(queue: Queue<T>, handler: (job: Job<T>) => unknown, options?: { concurrency?: number; timeout?: number }): this;
   stop(): void;
   /** Works until it is stopped; rejects with what the server refuses for good. A worker runs once. */

@@ -1,5 +1,5 @@
-// Package link answers one question: how does a test break the connection of a client to its server? It has a proxy
-// that can be cut and mended, and can lose a reply.
+// Package link answers one question: how does a test break what lies between a client and its server? It holds a way to a
+// server that can be cut and mended, and on which an answer can be lost or late.
 package link
 
 import (
@@ -17,6 +17,8 @@ import (
 type Link struct {
 	to   string
 	lose atomic.Pointer[loss]
+	hold atomic.Pointer[hold]
+	mute atomic.Pointer[hold] // of all connections
 
 	sync.Mutex
 	listener net.Listener
@@ -28,6 +30,12 @@ type Link struct {
 type loss struct {
 	word     []byte
 	executed func()
+}
+
+// hold keeps back the answers of one connection, that of the next request with this word.
+type hold struct {
+	word []byte
+	over chan struct{}
 }
 
 // New returns a link that ends with its test.
@@ -45,6 +53,21 @@ func (l *Link) Address() string { return l.address }
 // Lose loses the reply to the next request that has this word: the request is passed on, executed waits until the server has
 // executed it, and then the connection is closed.
 func (l *Link) Lose(word string, executed func()) { l.lose.Store(&loss{[]byte(word), executed}) }
+
+// Hold keeps back the answer to the next request that has this word, and what its connection answers after that, until
+// what it returns is called.
+func (l *Link) Hold(word string) (release func()) {
+	h := &hold{[]byte(word), make(chan struct{})}
+	l.hold.Store(h)
+	return sync.OnceFunc(func() { close(h.over) })
+}
+
+// Stall keeps back all answers until what it returns is called.
+func (l *Link) Stall() (release func()) {
+	h := &hold{over: make(chan struct{})}
+	l.mute.Store(h)
+	return sync.OnceFunc(func() { close(h.over) })
+}
 
 // Cut closes all connections and stops listening.
 func (l *Link) Cut() {
@@ -96,8 +119,19 @@ func (l *Link) carry(listener net.Listener, from net.Conn) {
 	}
 	l.carried = append(l.carried, from, to)
 	var mute atomic.Bool
-	go pass(to, from, func([]byte) bool { return !mute.Load() })
+	var held atomic.Pointer[hold]
+	go pass(to, from, func([]byte) bool {
+		for _, h := range []*hold{held.Load(), l.mute.Load()} {
+			if h != nil {
+				<-h.over
+			}
+		}
+		return !mute.Load()
+	})
 	go pass(from, to, func(request []byte) bool {
+		if h := l.hold.Load(); h != nil && bytes.Contains(request, h.word) && l.hold.CompareAndSwap(h, nil) {
+			held.Store(h)
+		}
 		lost := l.lose.Load()
 		if lost == nil || !bytes.Contains(request, lost.word) || !l.lose.CompareAndSwap(lost, nil) {
 			return true

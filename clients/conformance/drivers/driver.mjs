@@ -19,6 +19,11 @@ const given = words => 'hex' in words ? Buffer.from(words.hex, 'hex') : words.va
 const names = new Map([[emq.LeaseLost, 'lease lost'], [emq.Stopping, 'stopping'], [emq.TimedOut, 'timed out']]);
 const ends = new Map();
 
+const odd = [
+  new Error('x'.repeat(1e6)), undefined, null, 0, '', false, NaN, Symbol('symbol'), Object.create(null), Object.freeze(new Error('frozen')), () => {},
+  { get name() { throw this; }, get message() { throw this; }, get stack() { throw this; } },
+];
+
 async function handler(job) {
   say({ event: 'begin', id: job.id, token: job.token, created: job.created && job.created / 1000, ...shown(job.value) });
   let { then: how, take, wait, hang } = Object(job.value);
@@ -32,6 +37,7 @@ async function handler(job) {
     throw e;
   }
   switch (how?.end) {
+    case 'odd': throw odd[how.which % odd.length];
     case 'fail': throw new RangeError(how.text);
     case 'dead': throw new emq.Dead(how.text);
     case 'drop': throw new emq.Drop(how.text);
@@ -65,6 +71,10 @@ const deeds = {
   },
   stop: () => worker.stop(),
   finish({ id, how }) { ends.set(id, how); },
+  backoff({ first, most, token }) {
+    const policy = emq.exponential({ first, most }), waits = Array.from({ length: 1000 }, () => policy({ token }));
+    return { least: Math.floor(Math.min(...waits)), most: Math.ceil(Math.max(...waits)) };
+  },
   check: ({ id }) => { emq.ids.check(id); },
   version() {
     const entry = require.resolve(library), root = 'node_modules/' + library;

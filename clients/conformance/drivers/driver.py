@@ -3,9 +3,11 @@ import asyncio
 import inspect
 import json
 import logging
+import math
 import os
 import sys
 import threading
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import redis
@@ -61,9 +63,29 @@ def begin(job):
     return value.get("then"), value.get("take", 0), "wait" in value or "hang" in value, "hang" in value
 
 
+class Odd(BaseException):
+    """Neither true nor printable."""
+
+    def __bool__(self):
+        raise self
+
+    __str__ = __repr__ = __len__ = __bool__
+
+
+class Empty(Exception):
+    def __len__(self):
+        return 0
+
+
+odd = [ValueError("x" * 1000000), KeyboardInterrupt(), SystemExit(3), GeneratorExit(), asyncio.CancelledError(), StopIteration(1), StopAsyncIteration(),
+       Odd(), Empty(), OSError("\ud800\0"), RecursionError(), MemoryError()]
+
+
 def end(how):
     how = how or {"end": "return"}
     text = how.get("text", "")
+    if how["end"] == "odd":
+        raise odd[how["which"] % len(odd)]
     raise_ = {"fail": lambda: ValueError(text), "dead": lambda: emq.Dead(text), "drop": lambda: emq.Drop(text),
               "retry": lambda: emq.RetryIn(seconds(how["in"]), text), "snooze": lambda: emq.Snooze(seconds(how["in"]))}.get(how["end"])
     if raise_:
@@ -161,6 +183,11 @@ class Driver:
 
     def finish(self, id, how):
         waiting.finish(id, how)
+
+    def backoff(self, first, most, token):
+        policy = emq.exponential(seconds(first), seconds(most))
+        waits = [policy(SimpleNamespace(token=token)) * 1000 for _ in range(1000)]
+        return {"least": math.floor(min(waits)), "most": math.ceil(max(waits))}
 
     def check(self, id):
         emq.ids.check(id)

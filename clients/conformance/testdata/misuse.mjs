@@ -14,7 +14,7 @@ for (const [text, call] of [
   ['neither the URL of a server nor a client of ioredis or iovalkey: undefined', () => new emq.Client(process.env.EMQ_NOT_THERE)],
   ["no name of a queue: 'emq:{mail}:'", () => new emq.Queue(client, 'emq:{mail}:')],
   ['no name of a queue: undefined', () => new emq.Queue(client)],
-  ['no lease: 0 ms', () => new emq.Queue(client, 'mail', { lease: 0 })],
+  ['no time in ms: 0; it is 1 to', () => new emq.Queue(client, 'mail', { lease: 0 })],
   ['no backoff: 3', () => new emq.Queue(client, 'mail', { backoff: 3 })],
   ["no codec: 'json'", () => new emq.Queue(client, 'mail', { codec: 'json' })],
   ['no time in ms: -1', () => queue.enqueue(1, { delay: -1 })],
@@ -58,7 +58,8 @@ class Nowhere extends emq.Client {
   elsewhere() { if (++tries === 5) lost.stop(); }
 }
 const lines = [], note = line => lines.push(line);
-const lost = new emq.Worker(new Nowhere('valkey://127.0.0.1:1'), { logger: { info: note, warn: note, error: note } }).handle(queue, () => {});
+const nowhere = new Nowhere('valkey://127.0.0.1:1'), lost = new emq.Worker(nowhere, { logger: { info: note, warn: note, error: note } });
+lost.handle(new emq.Queue(nowhere, 'mail'), () => {});
 await lost.run();
 assert.equal(lines.length, 1, `said once: ${lines}`);
 assert.match(lines[0], /no claim on mail for now/);

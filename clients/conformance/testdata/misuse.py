@@ -27,7 +27,7 @@ for text, kind, call in [
     ("neither the URL of a server nor a client of redis-py: None", TypeError, lambda: emq.Client(None)),
     ("no name of a queue: 'emq:{mail}:'", ValueError, lambda: emq.Queue(client, "emq:{mail}:")),
     ("no name of a queue: None", ValueError, lambda: emq.Queue(client, None)),
-    ("no lease: 0 s", ValueError, lambda: emq.Queue(client, "mail", lease=0)),
+    ("no time in seconds: 0; it is 0.001 to", ValueError, lambda: emq.Queue(client, "mail", lease=0)),
     ("no time in seconds: '30'", ValueError, lambda: emq.Queue(client, "mail", lease="30")),
     ("no backoff: 3", TypeError, lambda: emq.Queue(client, "mail", backoff=3)),
     ("no codec: 'json'", TypeError, lambda: emq.Queue(client, "mail", codec="json")),
@@ -99,7 +99,7 @@ for handler, end in [(pass_on, "retried"), (give_back, "died"), (work, "complete
 
 
 class Nowhere(emq.Client):
-    def elsewhere(self):
+    def elsewhere(self, tried):
         tries.append(1)
         if len(tries) == 5:
             worker.stop()
@@ -110,6 +110,6 @@ watched = logging.Handler()
 watched.emit = lambda record: lines.append(record.getMessage())
 logging.getLogger("emq").addHandler(watched)
 worker = emq.Worker(Nowhere("valkey://127.0.0.1:1"))
-worker.handle(queue, print)
+worker.handle(emq.Queue(worker.client, "mail"), print)
 worker.run()
 assert len(lines) == 1 and "no claim on mail for now" in lines[0], f"said once: {lines}"

@@ -6,6 +6,8 @@ import { Refused, Unreachable } from './errors.js';
 
 /** How long an answer may take; one that waits in the server has its waiting time besides. */
 export const ANSWER = 10_000;
+/** The longest that a timer can wait; a longer one would not wait at all. */
+export const LONGEST = 2 ** 31 - 1;
 
 /**
  * The servers of some queues: a URL, or a client of ioredis or iovalkey, whose settings are taken; its connection is not.
@@ -19,8 +21,8 @@ export const ANSWER = 10_000;
  * `patience` is how long a call on a queue goes on trying while no server takes it.
  */
 export class Client {
-  #at = 0;
-  #link = null;
+  at = 0;
+  #link = new Link(this);
   #make = null; // a client of the library, from its settings
 
   constructor(where, { library, patience = 30_000 } = {}) {
@@ -42,7 +44,7 @@ export class Client {
       this.#make = settings => new Redis(settings);
     }
     return this.#make({
-      ...this.servers[this.#at % this.servers.length],
+      ...this.servers[this.at % this.servers.length],
       lazyConnect: true, retryStrategy: null, sentinelRetryStrategy: null, reconnectOnError: null, maxRetriesPerRequest: null,
       enableReadyCheck: false, enableOfflineQueue: true, enableAutoPipelining: false, keyPrefix: '', stringNumbers: false,
       commandTimeout: undefined, socketTimeout: undefined, blockingTimeout: undefined, protocol: 2,
@@ -50,8 +52,8 @@ export class Client {
     });
   }
 
-  /** The server tried last is gone or no primary: the next one is tried. */
-  elsewhere() { this.#at++; }
+  /** A server is gone or no primary: the next one is tried, unless another link has found that out. */
+  elsewhere(tried) { if (this.at === tried) this.at++; }
 
   /**
    * What the server says to commands that are sent together and may be sent again; the first refusal is thrown. Resolves to the replies, and
@@ -60,33 +62,23 @@ export class Client {
   async call(...commands) {
     const end = performance.now() + this.patience, pause = new Pause();
     for (let again = false; ;) {
-      const link = this.#link ??= new Link(this);
       let problem;
       try {
-        const replies = await link.call(commands);
+        const replies = await this.#link.call(commands);
         problem = replies.find(r => r instanceof Refused);
         if (!problem) return { replies, again };
-        if (!problem.passes) throw problem;
       } catch (e) {
-        if (!(e instanceof Lost)) throw e;
         problem = e;
         again ||= e.sent;
       }
-      if (this.#link === link) { // and not another call's, which met the same
-        this.#link = null;
-        link.close();
-        this.elsewhere();
-      }
+      if (!passes(problem)) throw problem;
       if (performance.now() > end) throw problem instanceof Refused ? problem : new Unreachable(problem.message);
       await pause.wait();
     }
   }
 
   /** Ends the connection, which is made anew when it is needed. While it is idle it doesn't keep the process alive. */
-  close() {
-    this.#link?.close();
-    this.#link = null;
-  }
+  close() { this.#link.close(); }
 }
 
 function parse(url) {
@@ -116,6 +108,9 @@ export class Lost extends Error {
   }
 }
 
+/** Whether what failed so may do on another connection. */
+export const passes = problem => problem instanceof Lost || problem instanceof Refused && problem.passes;
+
 /** How long to wait before the next try: longer each time, up to a second, and never in step with others. */
 export class Pause {
   #most = 25;
@@ -128,11 +123,15 @@ export class Pause {
   wait(signal) { return sleep(this.next(), null, { signal }).catch(() => {}); }
 }
 
-/** A connection that is made when it is needed, and with it all that waits for an answer ends. */
+/**
+ * A connection that is made when it is needed. With it all that waits for an answer ends: where one is late, and where a refusal came that
+ * another server may not have.
+ */
 export class Link {
   #client;
   #ready = null;
   #redis = null;
+  #tried = 0;
   #calls = 0; // that wait for an answer; without any, the connection does not keep the process alive
   id = null; // the server's; null without the right to ask
 
@@ -140,37 +139,51 @@ export class Link {
 
   /** The replies, a Refused among them where the server refuses. Throws Lost. */
   async call(commands, timeout = ANSWER) {
-    let redis;
+    const ready = this.#ready ??= this.#connect(Math.min(timeout, ANSWER));
+    let sent = false, replies;
     try {
-      redis = await (this.#ready ??= this.#connect());
+      const redis = await ready;
+      sent = true;
+      replies = await this.#ask(redis, commands, timeout);
     } catch (e) {
-      this.close();
-      if (e instanceof Refused) return commands.map(() => e);
-      throw new Lost(e, false);
+      if (!(e instanceof Refused)) {
+        this.#end(this.#ready === ready);
+        throw new Lost(e, sent);
+      }
+      replies = commands.map(() => e); // of what the connection began with
     }
+    if (!sent || replies.some(r => r instanceof Refused && r.passes)) this.#end(this.#ready === ready);
+    return replies;
+  }
+
+  async #ask(redis, commands, timeout) {
     if (this.#redis === redis && !this.#calls++) redis.stream.ref();
     together(redis.stream);
-    const answers = commands.map(command => redis.callBuffer(...command)
-      .catch(e => { if (e.name === 'ReplyError') return Refused.of(e.message); throw e; }));
     try {
-      return await within(timeout, Promise.all(answers));
-    } catch (e) {
-      if (this.#redis === redis) this.close();
-      throw new Lost(e, true);
+      return await within(timeout, Promise.all(commands.map(command => redis.callBuffer(...command).catch(refusal))));
     } finally {
       if (this.#redis === redis && !--this.#calls) redis.stream.unref();
     }
   }
 
-  async #connect() {
+  /** Ends a connection that failed, if it is still the one. */
+  #end(still) {
+    if (!still) return;
+    this.close();
+    this.#client.elsewhere(this.#tried);
+  }
+
+  async #connect(timeout) {
+    this.#tried = this.#client.at;
     const redis = this.#redis = await this.#client.redis();
     let said;
     redis.on('error', e => { said ??= e; });
-    redis.once('end', () => { if (this.#redis === redis) this.close(); });
+    redis.once('end', () => this.#end(this.#redis === redis));
     try {
-      await within(ANSWER, redis.connect());
+      await within(timeout, redis.connect());
       // The libraries do not wait for the answers to AUTH and SELECT, and go on after a refused SELECT: the first answer to us comes after these.
-      this.id = await within(ANSWER, redis.call('CLIENT', 'ID').catch(e => { if (e.name === 'ReplyError') return null; throw e; }));
+      const id = await within(timeout, redis.call('CLIENT', 'ID').catch(refusal));
+      this.id = id instanceof Refused ? null : id;
     } catch (e) {
       said ??= e;
     }
@@ -185,6 +198,12 @@ export class Link {
   }
 }
 
+/** The server's refusal; any other error is thrown on. */
+function refusal(e) {
+  if (e.name === 'ReplyError') return Refused.of(e.message);
+  throw e;
+}
+
 /** Has all that is written to the stream in this turn of the event loop sent by one system call. */
 function together(stream) {
   if (!stream || stream.writableCorked) return;
@@ -194,7 +213,7 @@ function together(stream) {
 
 function within(ms, promise) {
   return new Promise((ok, no) => {
-    const timer = setTimeout(() => no(new Error(`no answer within ${ms} ms`)), ms);
+    const timer = setTimeout(() => no(new Error(`no answer within ${ms} ms`)), Math.min(ms, LONGEST));
     const ended = end => value => { clearTimeout(timer); end(value); };
     promise.then(ended(ok), ended(no));
   });

@@ -21,7 +21,7 @@ export class Refused extends EMQError {
   }
 
   /** Whether the same command may be accepted later, or by another server. */
-  get passes() { return passing.has(this.code); }
+  get passes() { return passing.has(this.code) || this.message.startsWith('ERR max number of clients'); }
 }
 
 /** The job is settled, or another worker's. */

@@ -15,7 +15,7 @@ export const JSONs = {
     if (text === undefined) throw new TypeError(`no JSON: ${inspect(value)}`);
     return Buffer.from(text);
   },
-  decode: payload => JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(payload)),
+  decode: payload => JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload)),
 };
 
 /** Values that are bytes already: Buffers, or other Uint8Arrays. */
@@ -38,17 +38,16 @@ export function exponential({ first = 1000, most = 3_600_000, factor = 2 } = {})
  */
 export class Queue {
   constructor(client, name, { codec = JSONs, lease = 30_000, failures = 25, backoff = exponential() } = {}) {
-    if (typeof name !== 'string' || !name || /[{}\0]/.test(name)) {
+    if (typeof name !== 'string' || !name || /[{}\0]/.test(name) || !name.isWellFormed()) {
       throw new TypeError(`no name of a queue: ${inspect(name)}; it is a string, not empty, without braces and NUL`);
     }
     if (typeof codec?.encode !== 'function' || typeof codec.decode !== 'function') throw new TypeError(`no codec: ${inspect(codec)}; it has encode and decode`);
     if (typeof backoff !== 'function') throw new TypeError(`no backoff: ${inspect(backoff)}; it is a function of a job, such as emq.exponential()`);
-    if (!ms(lease)) throw new RangeError(`no lease: ${lease} ms`);
     if (!Number.isInteger(failures) || failures < 1) throw new RangeError(`failures must be at least 1, not ${failures}`);
     this.client = client instanceof Client ? client : new Client(client);
     this.name = name;
     this.codec = codec;
-    this.lease = ms(lease);
+    this.lease = ms(lease, 1);
     this.failures = failures;
     this.backoff = backoff;
     this.base = `emq:{${name}}:`;
@@ -144,16 +143,16 @@ export class Queue {
 }
 
 /** A time as the verbs take it. */
-export function ms(time) {
-  const n = Math.round(Number(time));
-  if (!(n >= 0 && n <= MOST)) throw new RangeError(`no time in ms: ${inspect(time)}`);
-  return n;
+export function ms(time, least = 0) {
+  const n = time instanceof Date ? time.getTime() : time;
+  if (typeof n !== 'number' || !(n >= least && n <= MOST)) throw new RangeError(`no time in ms: ${inspect(time)}; it is ${least} to ${MOST}`);
+  return Math.round(n);
 }
 
 // An id is a string of ours and bytes to the server: one character for each byte, whoever made it.
 export const name = id => id.toString('latin1');
 export function bytes(id) {
-  if (typeof id !== 'string') throw new TypeError(`no job id: ${inspect(id)}`);
+  if (typeof id !== 'string' || /[^\0-\xff]/.test(id)) throw new TypeError(`no job id: ${inspect(id)}`);
   return Buffer.from(id, 'latin1');
 }
 

@@ -1,7 +1,7 @@
 // A worker: claims jobs when a handler is free, keeps their leases, and tells the server how they ended.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
-import { ANSWER, Client, Link, Lost, Pause } from './client.js';
+import { ANSWER, Client, Link, LONGEST, passes, Pause } from './client.js';
 import { Cancelled, Dead, Drop, Fence, LeaseLost, Refused, RetryIn, Snooze, Stopping, TimedOut } from './errors.js';
 import * as ids from './ids.js';
 import { BATCH, bytes, ms, name, Queue } from './queue.js';
@@ -39,7 +39,7 @@ const until = job => job.held.since + job.queue.lease;
 
 /**
  * `grace` is how long running handlers have once the worker stops, `block` how long one claim waits in the server. SIGINT and SIGTERM stop
- * it, unless `signals` is false, and a second one ends the process. `logger` has info, warn and error.
+ * it, unless `signals` is false, and another one a second later or more ends the process. `logger` has info, warn and error.
  */
 export class Worker {
   #handles = [];
@@ -50,23 +50,26 @@ export class Worker {
   #stopping = new AbortController();
   #fatal = null;
   #control;
+  #shortest; // of the leases
+  #answer; // how long an answer to what the worker says of its jobs may take
   #report = { completed: 0, retried: 0, died: 0, snoozed: 0, dropped: 0, returned: 0, lost: 0 };
 
   constructor(client, { grace = 20_000, block = 4000, signals = true, logger = console } = {}) {
     this.client = client instanceof Client ? client : new Client(client);
-    Object.assign(this, { grace: ms(grace), block: Math.max(1, ms(block)), signals, log: logger });
+    Object.assign(this, { grace: ms(grace), block: ms(block, 1), signals, log: logger });
   }
 
   /**
-   * Has so many jobs of the queue at most worked on at a time, each at most `timeout` ms. If the handler resolves, the job is done; if it
-   * rejects, the job failed, unless with a Dead, RetryIn, Snooze or Drop. It should look at `job.signal`.
+   * Has so many jobs of the queue, which is of the worker's client, at most worked on at a time, each at most `timeout` ms. If the handler
+   * resolves, the job is done; if it rejects, the job failed, unless with a Dead, RetryIn, Snooze or Drop. It should look at `job.signal`.
    */
   handle(queue, handler, { concurrency = 10, timeout } = {}) {
     if (!(Number.isInteger(concurrency) && concurrency >= 1)) throw new RangeError(`concurrency must be at least 1, not ${concurrency}`);
     if (!(queue instanceof Queue)) throw new TypeError(`no queue: ${inspect(queue)}`);
+    if (queue.client !== this.client) throw new TypeError(`queue ${inspect(queue.name)} is another client's`);
     if (typeof handler !== 'function') throw new TypeError(`no handler: ${inspect(handler)}; it is a function of a job`);
     if (this.#handles.some(h => h.queue.base === queue.base)) throw new TypeError(`queue ${inspect(queue.name)} has a handler already`);
-    this.#handles.push({ queue, handler, free: concurrency, timeout: timeout && ms(timeout), freed: null });
+    this.#handles.push({ queue, handler, free: concurrency, timeout: timeout === undefined ? timeout : ms(timeout, 1), freed: null });
     return this;
   }
 
@@ -77,14 +80,21 @@ export class Worker {
   async run() {
     if (!this.#handles.length) throw new TypeError('the worker has no queue to handle');
     if (this.#control) throw new TypeError('a worker runs once');
-    const stop = () => this.stop(), caught = this.signals ? ['SIGINT', 'SIGTERM'] : [], stopped = this.#stopping.signal;
-    for (const signal of caught) process.once(signal, stop);
+    const caught = this.signals ? ['SIGINT', 'SIGTERM'] : [], stopped = this.#stopping.signal;
+    const release = () => { for (const signal of caught) process.off(signal, stop); };
+    const stop = () => {
+      this.stop();
+      setTimeout(release, MOMENT).unref(); // npm sends again what the terminal has sent; who does so later does not want to wait for the grace
+    };
+    for (const signal of caught) process.on(signal, stop);
     const beating = new AbortController();
     this.#control = new Link(this.client);
+    this.#shortest = Math.min(30_000, ...this.#handles.map(h => h.queue.lease));
+    this.#answer = Math.min(ANSWER, Math.max(1000, this.#shortest / 3));
     try {
       const beat = this.#guard(this.#beat(beating.signal));
       await Promise.all(this.#handles.map(h => this.#guard(this.#claim(h, stopped))));
-      await Promise.race([this.#idle(), sleep(this.#fatal instanceof Fence ? 0 : this.grace, null, { signal: beating.signal }).catch(() => {})]);
+      await Promise.race([this.#idle(), sleep(this.#fatal instanceof Fence ? 0 : Math.min(this.grace, LONGEST), null, { signal: beating.signal }).catch(() => {})]);
       for (const job of this.#hand) job.held.cancel(new Stopping('the worker stops'));
       await this.#idle();
       beating.abort();
@@ -92,7 +102,7 @@ export class Worker {
     } finally {
       beating.abort();
       this.#control.close();
-      for (const signal of caught) process.off(signal, stop);
+      release();
     }
     if (this.#fatal) throw this.#fatal;
     return this.#report;
@@ -105,17 +115,24 @@ export class Worker {
   }
 
   #end(why) {
-    if (!this.#fatal) {
-      this.#fatal = why;
-      this.log.error(`the worker stops: ${why.message}`);
-    }
     this.stop();
+    if (this.#fatal) return;
+    this.#fatal = why;
+    try { this.log.error(`the worker stops: ${why.message}`); } catch {} // it may be the logger that failed
   }
 
   // Claims: no more than there are free slots. BCLAIM waits for the first job, MCLAIM fills the rest.
 
   async #claim(h, stopped) {
     const link = new Link(this.client);
+    try {
+      await this.#claimOn(link, h, stopped);
+    } finally {
+      link.close();
+    }
+  }
+
+  async #claimOn(link, h, stopped) {
     let pause = new Pause(), waits = true;
     for (;;) {
       await turn(); // all that get free in it are filled by one claim
@@ -141,12 +158,9 @@ export class Worker {
         // A job whose grant was lost on the way is leased to nobody, and comes back by its lease.
         if (!passes(e)) throw e;
         if (!pause.begun) this.log.warn(`no claim on ${h.queue.name} for now; trying again: ${e.message}`); // said once, until it is over
-        this.client.elsewhere();
-        link.close();
         await pause.wait(stopped);
       }
     }
-    link.close();
   }
 
   /** A BCLAIM. It is never just left: CLIENT UNBLOCK ends it, and its answer is read. */
@@ -169,8 +183,7 @@ export class Worker {
       const job = new Job(h.queue, id, payload, token, granted);
       this.#hand.add(job);
       h.free--;
-      const work = this.#stopping.signal.aborted ? this.#settle(job, 'returned', 0).then(() => this.#free(h)) : this.#work(h, job);
-      const task = this.#guard(work).then(() => this.#tasks.delete(task));
+      const task = this.#guard(this.#work(h, job)).then(() => this.#tasks.delete(task));
       this.#tasks.add(task);
     }
   }
@@ -183,17 +196,21 @@ export class Worker {
   // Handlers, and what their ends mean.
 
   async #work(h, job) {
+    if (this.#stopping.signal.aborted) { // granted to a claim that was on its way
+      await this.#settle(job, 'returned', 0);
+      return this.#free(h);
+    }
     try {
       job.value = h.queue.codec.decode(job.payload);
     } catch (e) {
-      await this.#settle(job, 'failed', 0, 1, cut(`the payload does not decode: ${e}`));
+      await this.#settle(job, 'failed', 0, 1, cut(`the payload does not decode: ${said(e)}`));
       return this.#free(h);
     }
     let end = null; // once the handler has ended
     const running = Promise.resolve(job).then(h.handler).then( // an error that was returned was to be thrown
-      said => { end = said instanceof Error ? { error: said } : {}; }, error => { end = { error: error ?? new Error(String(error)) }; });
+      result => { end = result instanceof Error ? { error: result } : {}; }, error => { end = { error: error || new Error(String(error)) }; });
     running.then(() => this.#free(h));
-    const timer = h.timeout && setTimeout(() => job.held.cancel(new TimedOut(`not done within ${h.timeout} ms`)), h.timeout);
+    const timer = h.timeout <= LONGEST && setTimeout(() => job.held.cancel(new TimedOut(`not done within ${h.timeout} ms`)), h.timeout);
     await new Promise(resume => { // with the handler, or once it is to end
       running.then(job.held.wake = resume);
     });
@@ -212,51 +229,48 @@ export class Worker {
     }
     if (settlement) await this.#settle(job, ...settlement);
     else this.#lose(job, `lost: ${job.held.told.message}`);
-    if (end?.error instanceof Drop) this.log.warn(`${of(job)}: dropped: ${end.error.message}`);
-    this.#hand.delete(job);
+    if (settlement?.[0] === 'dropped') this.log.warn(`${of(job)}: dropped: ${said(end.error)}`);
     if (!end) this.log.warn(`${of(job)}: the handler goes on though it was told to end: ${job.held.told.message}`);
   }
 
   // Heartbeats: one loop for all jobs in hand, at a third of their leases.
 
   async #beat(stopped) {
-    const shortest = Math.min(30_000, ...this.#handles.map(h => h.queue.lease));
+    let extending = false;
     while (!stopped.aborted) {
-      const due = Math.min(...[...this.#hand].map(job => job.held.since + job.queue.lease / 3));
-      await sleep(Math.max(shortest / 50, Math.min(due - performance.now(), shortest / 3)), null, { signal: stopped }).catch(() => {});
-      const now = performance.now(), byQueue = new Map();
+      await sleep(this.#shortest / 50, null, { signal: stopped }).catch(() => {});
+      const now = performance.now(), due = new Map();
       for (const job of this.#hand) {
         if (now >= until(job)) {
           job.held.cancel(new LeaseLost('the lease is over, and no server was reached to extend it'));
         } else if (now >= job.held.since + job.queue.lease / 3 && !job.held.done) {
-          byQueue.set(job.queue, [...byQueue.get(job.queue) ?? [], job]);
+          if (!due.get(job.queue)?.push(job)) due.set(job.queue, [job]);
         }
       }
-      for (const [queue, jobs] of byQueue) {
-        for (let i = 0; i < jobs.length; i += BATCH) await this.#extend(queue, jobs.slice(i, i + BATCH), Math.min(ANSWER, Math.max(1000, shortest / 3)));
+      if (due.size && !extending) { // beside the loop: leases end while an answer is waited for, too
+        extending = true;
+        this.#guard(this.#extend(due)).then(() => { extending = false; });
       }
     }
   }
 
-  async #extend(queue, jobs, timeout) {
-    const sent = performance.now();
-    let statuses;
-    try {
-      statuses = await one(this.#control, ['EMQ.MEXTEND', queue.base, queue.lease, ...jobs.flatMap(job => [bytes(job.id), job.token])], timeout);
-    } catch (e) {
-      if (!passes(e)) throw e;
-      this.log.info(`leases of ${queue.name} not extended for now: ${e.message}`);
-      return this.#findAgain();
+  async #extend(due) {
+    for (const [queue, jobs] of due) {
+      for (let some; (some = jobs.splice(0, BATCH)).length;) {
+        const sent = performance.now();
+        let statuses;
+        try {
+          statuses = await one(this.#control, ['EMQ.MEXTEND', queue.base, queue.lease, ...some.flatMap(job => [bytes(job.id), job.token])], this.#answer);
+        } catch (e) {
+          if (!passes(e)) throw e;
+          return this.log.info(`leases of ${queue.name} not extended for now: ${e.message}`);
+        }
+        some.forEach((job, i) => {
+          if (statuses[i] === 1) job.held.since = sent;
+          else if (!job.held.done) job.held.cancel(new LeaseLost(why(statuses[i])));
+        });
+      }
     }
-    jobs.forEach((job, i) => {
-      if (statuses[i] === 1) job.held.since = sent;
-      else if (!job.held.done) job.held.cancel(new LeaseLost(why(statuses[i])));
-    });
-  }
-
-  #findAgain() {
-    this.client.elsewhere();
-    this.#control.close();
   }
 
   // Settlements: sent at once, and together while others are under way.
@@ -276,45 +290,49 @@ export class Worker {
     const again = new Set();
     while (this.#unsettled.length) {
       await turn(); // the handlers that end in it are settled together
-      const batch = this.#unsettled.splice(0), groups = grouped(batch), unsent = [];
-      if (this.#fatal instanceof Fence) { // not our store: nothing more is sent
-        this.#leave(batch);
-        continue;
+      const batch = this.#unsettled.splice(0);
+      try {
+        if (await this.#tellServer(batch, again)) pause = new Pause();
+        else await pause.wait();
+      } catch (e) { // a fault of ours, or of the logger: nobody waits for these in vain
+        for (const s of batch) s.told();
+        this.#end(e);
       }
-      let problem;
-      const replies = await this.#control.call(groups.map(g => g.command)).catch(e => {
-        if (!(e instanceof Lost)) throw e;
-        return groups.map(() => e);
-      });
-      groups.forEach(({ group }, i) => {
-        const reply = replies[i];
-        if (reply instanceof Error && passes(reply)) {
-          problem = reply;
-          if (reply.sent) group.forEach(s => again.add(s.job));
-          unsent.push(...group);
-        } else if (reply instanceof Refused && !['EMQSTALE', 'EMQSCRIPT'].includes(reply.code)) {
-          this.#end(reply);
-          this.#leave(group);
-        } else {
-          const statuses = Array.isArray(reply) ? reply : [status(reply)];
-          group.forEach((s, j) => {
-            this.#note(s, statuses[j], again.delete(s.job));
-            s.told();
-          });
-        }
-      });
-      if (!unsent.length) {
-        pause = new Pause();
-        continue;
+    }
+    this.#flushing = false;
+  }
+
+  /** Whether the server took them all; what it did not, or may not have, is unsettled as before. */
+  async #tellServer(batch, again) {
+    const groups = grouped(batch), unsent = [];
+    const replies = await this.#control.call(groups.map(g => g.command), this.#answer).catch(e => {
+      if (e.sent) batch.forEach(s => again.add(s.job));
+      if (!passes(e)) throw e;
+      return groups.map(() => e);
+    });
+    groups.forEach(({ group }, i) => {
+      const reply = replies[i];
+      if (passes(reply)) {
+        unsent.push(...group);
+      } else if (reply instanceof Refused && !['EMQSTALE', 'EMQSCRIPT'].includes(reply.code)) {
+        this.#end(reply);
+        this.#leave(group);
+      } else {
+        const statuses = Array.isArray(reply) ? reply : [status(reply)];
+        group.forEach((s, j) => {
+          this.#note(s, statuses[j], again.delete(s.job));
+          s.told();
+        });
       }
+    });
+    const problem = replies.find(passes);
+    if (problem) {
       this.log.info(`not settled for now: ${problem.message}`);
-      this.#findAgain();
       const now = performance.now();
       this.#leave(unsent.filter(s => until(s.job) <= now));
       this.#unsettled.unshift(...unsent.filter(s => until(s.job) > now));
-      await pause.wait();
     }
-    this.#flushing = false;
+    return !problem;
   }
 
   /** The lease ends by itself, and the job comes back. */
@@ -326,6 +344,7 @@ export class Worker {
   }
 
   #lose(job, how) {
+    this.#hand.delete(job);
     this.#report.lost++;
     this.log.warn(`${of(job)}: ${how}`);
   }
@@ -392,14 +411,22 @@ function status(reply) {
   return reply.code === 'EMQSCRIPT' ? -2 : reply.message.includes('gone') ? 0 : -1;
 }
 
-const passes = e => e instanceof Lost || e instanceof Refused && e.passes;
 const why = status => ({ '0': 'the job was removed', '-2': 'the job belongs to scripts' })[status] ?? "the job is another worker's";
 const line = reason => String(reason).trim().split('\n')[0];
 
 /** The last error of a job: for errors of the handler's own with the stack. */
 function reason(error) {
   const own = error instanceof Dead || error instanceof RetryIn || error instanceof Cancelled;
-  return cut(String(own && error.message || error?.stack || error));
+  return cut(said(error, own && error.message ? 'message' : 'stack'));
+}
+
+/** What an error says, which may be one that cannot. */
+function said(error, what = 'message') {
+  try {
+    return String(error[what] || error);
+  } catch {
+    return 'an error that cannot be shown';
+  }
 }
 
 const cut = text => Buffer.from(text).subarray(0, REASON);

@@ -3,23 +3,21 @@ connections are used, not its clients, which send a command again whose answer w
 import asyncio
 import inspect
 import os
+import queue
 import random
-import threading
 import time
 import weakref
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import redis
 import redis.asyncio.connection
-import redis.asyncio.retry
 import redis.connection
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from .errors import Refused, Unreachable
 
 # How long an answer may take; one that waits in the server has its waiting time besides.
 ANSWER = 10.0
+LINKS = 32  # connections at most for the calls of an event loop, or of all threads
 _KEPT = {"db", "username", "password", "credential_provider", "client_name", "lib_name", "lib_version", "socket_connect_timeout",
          "socket_keepalive", "socket_keepalive_options"}
 
@@ -45,8 +43,7 @@ class Client:
             self._borrow(where.connection_pool)
         else:
             raise TypeError(f"neither the URL of a server nor a client of redis-py: {where!r}")
-        self._at = 0
-        self._idle, self._lock, self._pid = weakref.WeakKeyDictionary(), threading.Lock(), os.getpid()
+        self.at, self._pools, self._pid = 0, None, None
 
     def _parse(self, url):
         u, query = urlsplit(url), parse_qs(urlsplit(url).query)
@@ -84,7 +81,7 @@ class Client:
 
     async def address(self, side):
         """The server to try now."""
-        server = self.servers[self._at % len(self.servers)]
+        server = self.servers[self.at % len(self.servers)]
         if not self.sentinel:
             return server
         link = Link(self, side, at=server)
@@ -96,51 +93,52 @@ class Client:
             raise found if isinstance(found, Refused) else Lost(f"the Sentinel at {server} knows no primary {self.sentinel!r}")
         return {"host": found[0].decode(), "port": int(found[1])}
 
-    def elsewhere(self):
-        """The server tried last is gone or no primary: the next one is tried."""
-        self._at += 1
+    def elsewhere(self, tried):
+        """A server is gone or no primary: the next one is tried, unless another link has found that out."""
+        if self.at == tried:
+            self.at += 1
 
     async def call(self, side, *commands):
         """What the server says to commands that are sent together and may be sent again; the first refusal is raised. Returns the replies,
         and whether they were sent again."""
         end, pause, again = time.monotonic() + self.patience, Pause(), False
+        links = self._links(side)
         while True:
-            link = self._take(side)
+            link = await _now(links.get())
             try:
                 replies = await link.call(commands)
+                problem = next((r for r in replies if isinstance(r, Refused)), None)
             except Lost as e:
                 problem, again = e, again or e.sent
-            else:
-                self._idle_of(side).append(link)
-                problem = next((r for r in replies if isinstance(r, Refused)), None)
-                if problem is None:
-                    return replies, again
-                if not problem.passes:
-                    raise problem
-                if problem.code == "READONLY":
-                    await self._drop(side)
-            self.elsewhere()
+            finally:
+                links.put_nowait(link)
+            if problem is None:
+                return replies, again
+            if isinstance(problem, Refused) and not problem.passes:
+                raise problem
             if time.monotonic() > end:
                 raise problem if isinstance(problem, Refused) else Unreachable(str(problem)) from None
             await side.sleep(pause.next())
 
-    def _idle_of(self, side):
+    def _links(self, side):
         # Connections belong to an event loop, and to the process that made them.
         if self._pid != os.getpid():
-            self._idle, self._lock, self._pid = weakref.WeakKeyDictionary(), threading.Lock(), os.getpid()
-        with self._lock:
-            return self._idle.setdefault(side.home(), [])
-
-    def _take(self, side):
-        try:
-            return self._idle_of(side).pop()
-        except IndexError:
-            return Link(self, side)
+            self._pools, self._pid = weakref.WeakKeyDictionary(), os.getpid()
+        home = side.home()
+        if home not in self._pools:
+            links = side.pool()
+            for _ in range(LINKS):
+                links.put_nowait(Link(self, side))
+            self._pools.setdefault(home, links)
+        return self._pools[home]
 
     async def _drop(self, side):
-        idle = self._idle_of(side)
-        while idle:
-            await idle.pop().close()
+        links, idle = self._links(side), []
+        while not links.empty():
+            idle.append(await _now(links.get()))
+        for link in idle:
+            await link.close()
+            links.put_nowait(link)
 
     def close(self):
         """Closes the idle connections of all threads; `aclose` those of the running event loop. They are made anew when they are needed."""
@@ -176,44 +174,48 @@ class Pause:
 
 
 class Link:
-    """A connection that is made when it is needed. Calls follow one another, each has one answer or ends the connection."""
+    """A connection for one call at a time, which is made when it is needed. A call is answered, or ends the connection; so does a refusal that
+    another server may not have."""
 
     def __init__(self, client, side, at=None, named=False):
         self._client, self._side, self._at, self._named = client, side, at, named
-        self._connection, self._lock = None, side.lock()
+        self._connection, self._tried = None, client.at
         self.id = None  # the server's, if `named`
 
     async def call(self, commands, timeout=ANSWER):
         """The replies, a Refused among them where the server refuses. Raises Lost."""
-        async with self._lock:
-            sent = False
-            try:
-                if self._connection is None:
-                    await self._side.within(ANSWER, self._connect())
-                sent = True
-                return await self._side.within(timeout, self._exchange(commands))
-            except Lost:
+        sent = False
+        try:
+            if self._connection is None:
+                await self._side.within(min(timeout, ANSWER), self._connect())
+            sent = True
+            replies = await self._side.within(timeout, self._exchange(commands))
+        except BaseException as e:
+            await self.close()
+            if isinstance(e, Refused):  # of what the connection began with
+                replies = [e] * len(commands)
+            elif isinstance(e, (Lost, redis.RedisError, OSError, asyncio.TimeoutError, EOFError)):
+                self._client.elsewhere(self._tried)
+                raise Lost(e, sent) from e
+            else:
                 raise
-            except BaseException as e:
-                await self._end()
-                if isinstance(e, Refused):  # of what the connection began with
-                    return [e] * len(commands)
-                if isinstance(e, (redis.RedisError, OSError, asyncio.TimeoutError, EOFError)):
-                    raise Lost(e, sent) from e
-                raise
+        if any(isinstance(r, Refused) and r.passes for r in replies):
+            await self.close()
+            self._client.elsewhere(self._tried)
+        return replies
 
     async def _connect(self):
-        client, side = self._client, self._side
-        at, settings = self._at, client._asked if self._at else client.settings
+        client, side, at = self._client, self._side, self._at
+        self._tried = client.at
+        settings = client._asked if at else client.settings
+        kind = "tcp" if at and client.kind == "unix" else client.kind
         if at is None:
             at = await client.address(side)
-        kind = "tcp" if self._at and client.kind == "unix" else client.kind
-        connection = side.kinds[kind](**settings, **at, socket_timeout=side.answer, retry=side.retry(NoBackoff(), 0))
+        connection = self._connection = side.kinds[kind](**settings, **at, socket_timeout=side.answer)
         try:
             await _now(connection.connect())
         except redis.RedisError as e:
             raise refusal(e) or e
-        self._connection = connection
         if self._named:  # without the right to ask, the id stays unknown
             [id] = await self._exchange([("CLIENT", "ID")])
             self.id = id if isinstance(id, int) else None
@@ -232,17 +234,13 @@ class Link:
                 replies.append(said)
         return replies
 
-    async def _end(self):
+    async def close(self):
         connection, self._connection, self.id = self._connection, None, None
         if connection is not None:
-            try:
-                await _now(connection.disconnect())
+            try:  # not for long: asyncio first sends what is left
+                await self._side.within(1.0, _now(connection.disconnect()))
             except Exception:  # it is over either way
                 pass
-
-    async def close(self):
-        async with self._lock:
-            await self._end()
 
 
 async def _now(result):
@@ -273,20 +271,15 @@ def in_one_step(coroutine):
         coroutine.send(None)
     except StopIteration as end:
         return end.value
+    coroutine.close()
+    raise TypeError("what waits for an event loop is for emq.aio")
 
 
 class Blocking:
     """The side of threads."""
 
     kinds = {"tcp": redis.connection.Connection, "tls": redis.connection.SSLConnection, "unix": redis.connection.UnixDomainSocketConnection}
-    retry, answer = Retry, ANSWER
-
-    class lock:  # a link of this side is used by one call at a time
-        async def __aenter__(self):
-            pass
-
-        async def __aexit__(self, *_):
-            pass
+    answer, pool = ANSWER, queue.LifoQueue
 
     @classmethod
     def home(cls):
@@ -306,8 +299,8 @@ class Looping:
 
     kinds = {"tcp": redis.asyncio.connection.Connection, "tls": redis.asyncio.connection.SSLConnection,
              "unix": redis.asyncio.connection.UnixDomainSocketConnection}
-    retry, answer = redis.asyncio.retry.Retry, None
-    lock, home, sleep = asyncio.Lock, staticmethod(asyncio.get_running_loop), staticmethod(asyncio.sleep)
+    answer, pool = None, asyncio.LifoQueue
+    home, sleep = staticmethod(asyncio.get_running_loop), staticmethod(asyncio.sleep)
 
     @staticmethod
     async def within(seconds, coroutine):

@@ -1,13 +1,11 @@
 """A queue, and what is said about it. Written once, as coroutines; `emq.Queue` runs them for threads."""
 import json
 import random
-import time
 from dataclasses import dataclass
 from itertools import islice
 
 from . import ids
 from .client import Client, Looping
-from .errors import Refused
 
 BATCH = 100
 STATES = {"pending": b"pending", "active": b"active", "scheduled": b"schedule", "dead": b"dead"}
@@ -21,7 +19,13 @@ class JSON:
     def encode(value):
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
-    decode = staticmethod(json.loads)
+    @staticmethod
+    def decode(payload):
+        return json.loads(payload.decode(), parse_constant=_no_number)
+
+
+def _no_number(name):
+    raise ValueError(f"{name} is no JSON")
 
 
 class Bytes:
@@ -89,9 +93,7 @@ class Queue:
             raise TypeError(f"no codec: {codec!r}; it has encode and decode")
         if not (backoff is None or callable(backoff)):
             raise TypeError(f"no backoff: {backoff!r}; it is a function of a job, such as emq.exponential()")
-        self.lease_ms = ms(lease)
-        if not self.lease_ms:
-            raise ValueError(f"no lease: {lease!r} s")
+        self.lease_ms = ms(lease, least=1)
         self.client = client if isinstance(client, Client) else Client(client)
         self.codec, self.failures, self.backoff = codec, failures, backoff or exponential()
         self.lease = self.lease_ms / 1000
@@ -182,14 +184,14 @@ class Queue:
         await self._ask("EMQ.LIMIT", self.base, concurrency, rate, ms(per))
 
 
-def ms(seconds):
+def ms(seconds, least=0):
+    """A time as the verbs take it."""
     try:
-        n = round(seconds * 1000)
-    except (TypeError, ValueError, OverflowError):  # no number, or none that ends
-        n = -1
-    if not 0 <= n <= MOST_MS:
-        raise ValueError(f"no time in seconds: {seconds!r}")
-    return n
+        if least <= seconds * 1000 <= MOST_MS:
+            return round(seconds * 1000)
+    except TypeError:  # no number
+        pass
+    raise ValueError(f"no time in seconds: {seconds!r}; it is {least / 1000:g} to {MOST_MS // 1000}")
 
 
 def _when(delay, at):

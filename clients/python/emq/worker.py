@@ -70,15 +70,18 @@ class _Handle:
     def __init__(self, queue, call, concurrency, timeout):
         self.queue, self.call, self.free, self.timeout = queue, call, concurrency, timeout
         self.freed = asyncio.Event()
-        self.threads = None if inspect.iscoroutinefunction(call) else _Threads(concurrency)
+        coroutine = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))
+        self.threads = None if coroutine else _Threads()
 
     def start(self, job):
-        if self.threads:
-            return self.threads.run(self.call, job)
-        return asyncio.ensure_future(self._await(job))
+        """The handler's end, as a future of None or what was raised, of whatever kind."""
+        return self.threads.run(self.call, job) if self.threads else asyncio.ensure_future(self._await(job))
 
     async def _await(self, job):
-        _check(await self.call(job))
+        try:
+            _check(await self.call(job))
+        except BaseException as e:
+            return e
 
     def release(self, *_):
         self.free += 1
@@ -87,7 +90,8 @@ class _Handle:
 
 class Worker:
     """Runs handlers on the jobs of queues. `grace` is how many seconds running handlers have once the worker stops, `block` how long one claim
-    waits in the server; SIGINT and SIGTERM stop it if it runs in the main thread and `signals` is true, and a second one ends the process.
+    waits in the server; SIGINT and SIGTERM stop it if it runs in the main thread and `signals` is true, and another one a second later or
+    more ends the process.
 
     A handler is a function of a job: a coroutine, which is cancelled if it is to end, or a plain function, which runs in a thread and should
     look at `job.check()`. If it returns, the job is done; if it raises, the job failed, unless it raises Dead, RetryIn, Snooze or Drop.
@@ -95,10 +99,10 @@ class Worker:
 
     def __init__(self, client, *, grace=20.0, block=4.0, signals=True, logger=None):
         self.client = client if isinstance(client, Client) else Client(client)
-        self.grace, self.block_ms, self.signals = ms(grace) / 1000, max(1, ms(block)), signals
+        self.grace, self.block_ms, self.signals = ms(grace) / 1000, ms(block, least=1), signals
         self.log = logger or logging.getLogger("emq")
         self._handles, self._hand, self._tasks, self._unsettled = [], set(), set(), []
-        self._stopping = self._loop = self._flushing = self._fatal = None
+        self._stopping = self._loop = self._extending = self._flushing = self._fatal = None
         self._asked_to_stop = False
 
     def handler(self, queue, *, concurrency=10, timeout=None):
@@ -111,17 +115,19 @@ class Worker:
         return register
 
     def handle(self, queue, call, *, concurrency=10, timeout=None):
-        """Has so many jobs of the queue at most worked on at a time, each at most `timeout` seconds."""
+        """Has so many jobs of the queue, which is of the worker's client, at most worked on at a time, each at most `timeout` seconds."""
         if not isinstance(concurrency, int) or concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency!r}")
         self._check_queue(queue)
         if not callable(call):
             raise TypeError(f"no handler: {call!r}; it is a function of a job")
-        self._handles.append((queue, call, concurrency, None if timeout is None else ms(timeout) / 1000))
+        self._handles.append((queue, call, concurrency, None if timeout is None else ms(timeout, least=1) / 1000))
 
     def _check_queue(self, queue):
         if not isinstance(queue, Queue):
             raise TypeError(f"no queue: {queue!r}")
+        if queue.client is not self.client:
+            raise ValueError(f"queue {_name(queue.name)!r} is another client's")
         if any(queue.base == other.base for other, *_ in self._handles):
             raise ValueError(f"queue {_name(queue.name)!r} has a handler already")
 
@@ -148,12 +154,19 @@ class Worker:
             raise
 
     async def _run(self):
+        if self._loop is not None:
+            raise RuntimeError("the worker runs already")
         self._loop, self._stopping, self._fatal, self.report = asyncio.get_running_loop(), asyncio.Event(), None, Report()
         if self._asked_to_stop:
             self._stopping.set()
-        self._control = Link(self.client, Looping)
+        self._control, self._speaking = Link(self.client, Looping), asyncio.Lock()
         handles = [_Handle(*h) for h in self._handles]
-        caught = self._catch_signals()
+        # A third of the shortest lease is how long an answer to what the worker says of its jobs may take.
+        self._shortest = min((queue.lease for queue, *_ in self._handles), default=30.0)
+        self._answer = min(ANSWER, max(1.0, self._shortest / 3))
+        caught = self.signals and threading.current_thread() is threading.main_thread()
+        if caught:
+            _signals.catch(self)
         beat = asyncio.create_task(self._guard(self._beat()))
         claims = [asyncio.create_task(self._guard(self._claim(h))) for h in handles]
         try:
@@ -166,9 +179,9 @@ class Worker:
             while self._tasks:
                 await asyncio.wait(self._tasks)
         finally:
-            for signum in caught:
-                self._loop.remove_signal_handler(signum)
-            for task in [beat, *claims, *self._tasks]:
+            if caught:
+                _signals.release(self)
+            for task in [beat, *claims, *self._tasks, *([self._extending] if self._extending else [])]:
                 task.cancel()
             for h in handles:
                 if h.threads:
@@ -179,21 +192,6 @@ class Worker:
             raise self._fatal
         return self.report
 
-    def _catch_signals(self):
-        if not self.signals or threading.current_thread() is not threading.main_thread():
-            return []
-        try:
-            for signum in (signal.SIGINT, signal.SIGTERM):
-                self._loop.add_signal_handler(signum, self._signalled)
-        except NotImplementedError:  # on Windows
-            return []
-        return [signal.SIGINT, signal.SIGTERM]
-
-    def _signalled(self):
-        for signum in (signal.SIGINT, signal.SIGTERM):  # whoever sends another does not want to wait for the grace
-            self._loop.remove_signal_handler(signum)
-        self._stopping.set()
-
     async def _guard(self, coroutine):
         try:
             await coroutine
@@ -201,10 +199,10 @@ class Worker:
             self._end(e)
 
     def _end(self, why):
+        self._stopping.set()
         if self._fatal is None:
             self._fatal = why
             self.log.error("the worker stops: %s", why)
-        self._stopping.set()
 
     # Claims: no more than there are free slots. BCLAIM waits for the first job, MCLAIM fills the rest.
 
@@ -221,64 +219,59 @@ class Worker:
                     continue
                 try:
                     if waits or h.free == 1:
-                        job = await self._wait_for_job(link, h, stopped)
-                        # The lease began when the job was handed over, which was just now.
-                        self._begin(h, [job[1:]] if job else [], time.monotonic())
-                        waits = not job
+                        asked, jobs = 1, await self._wait_for_job(link, h, stopped)
+                        sent = time.monotonic()  # the lease began when the job was handed over, which was just now
                     else:
                         sent, asked = time.monotonic(), min(h.free, BATCH)
-                        jobs = await _one(link, ("EMQ.MCLAIM", h.queue.base, h.queue.lease_ms, asked))
-                        self._begin(h, jobs, sent)
-                        waits = len(jobs) < asked
-                    pause = Pause()
+                        jobs = _only(await link.call([("EMQ.MCLAIM", h.queue.base, h.queue.lease_ms, asked)]))
+                    self._begin(h, jobs, sent)
+                    waits, pause = len(jobs) < asked, Pause()
                 except (Lost, Refused) as e:
                     # A job whose grant was lost on the way is leased to nobody, and comes back by its lease.
-                    if isinstance(e, Refused) and not e.passes:
+                    if not _passes(e):
                         return self._end(e)
                     if not pause.begun:  # said once, until it is over
                         self.log.warning("no claim on %s for now; trying again: %s", _name(h.queue.name), e)
-                    self.client.elsewhere()
-                    await link.close()
                     await asyncio.wait({stopped}, timeout=pause.next())
         finally:
             stopped.cancel()
             await link.close()
 
     async def _wait_for_job(self, link, h, stopped):
-        """A BCLAIM. It is never just left: CLIENT UNBLOCK ends it, and its answer is read."""
-        claim = asyncio.create_task(_one(link, ("EMQ.BCLAIM", h.queue.lease_ms, self.block_ms, h.queue.base), self.block_ms / 1000 + ANSWER))
+        """The one job that a BCLAIM was granted, or none. It is never just left: CLIENT UNBLOCK ends it, and its answer is read."""
+        claim = asyncio.create_task(link.call([("EMQ.BCLAIM", h.queue.lease_ms, self.block_ms, h.queue.base)], self.block_ms / 1000 + ANSWER))
         await asyncio.wait({claim, stopped}, return_when=asyncio.FIRST_COMPLETED)
         while not claim.done():
             if link.id is not None:  # without the right to know it, or to unblock, the claim's own time ends it
                 try:
-                    [said] = await self._control.call([("CLIENT", "UNBLOCK", link.id)])
-                    if isinstance(said, Refused):
-                        link.id = None
+                    _only(await self._say(("CLIENT", "UNBLOCK", link.id)))
+                except Refused:
+                    link.id = None
                 except Lost:
                     pass
             await asyncio.wait({claim}, timeout=0.05)  # again: it may not have begun to wait
-        return claim.result()
+        job = _only(claim.result())
+        return [job[1:]] if job else []
 
     def _begin(self, h, jobs, granted):
         for id, payload, token in jobs:
             job = Job(h.queue, id, payload, token, granted)
             self._hand.add(job)
             h.free -= 1
-            task = asyncio.create_task(self._guard(self._give_back(h, job) if self._stopping.is_set() else self._work(h, job)))
+            task = asyncio.create_task(self._guard(self._work(h, job)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-
-    async def _give_back(self, h, job):
-        await self._settle(job, "returned", 0)
-        h.release()
 
     # Handlers, and what their ends mean.
 
     async def _work(self, h, job):
+        if self._stopping.is_set():  # granted to a claim that was on its way
+            await self._settle(job, "returned", 0)
+            return h.release()
         try:
             job.value = h.queue.codec.decode(job.payload)
         except Exception as e:
-            await self._settle(job, "failed", 0, 1, _cut(f"the payload does not decode: {type(e).__name__}: {e}"))
+            await self._settle(job, "failed", 0, 1, _cut(f"the payload does not decode: {type(e).__name__}: {_shown(str, e)}"))
             return h.release()
         running = h.start(job)
         await asyncio.wait({running, job._over}, timeout=h.timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -295,9 +288,7 @@ class Worker:
         if end:
             await self._settle(job, *end)
         else:
-            self.report.lost += 1
-            self.log.warning("%s: lost: %s", job, job.cancelled)
-        self._hand.discard(job)
+            self._lose(job, f"lost: {job.cancelled}")
         if running.done():
             h.release()
         else:
@@ -306,15 +297,13 @@ class Worker:
 
     def _ended(self, job, running):
         """How a job is settled whose handler ended, or was given up."""
-        error = job.cancelled
-        if running.done():
-            error = asyncio.CancelledError() if running.cancelled() else running.exception()
-            if isinstance(error, (asyncio.CancelledError, Cancelled)) and job.cancelled:
-                error = job.cancelled
+        error = running.result() if running.done() else job.cancelled
+        if isinstance(error, (asyncio.CancelledError, Cancelled)) and job.cancelled:
+            error = job.cancelled
         if isinstance(job.cancelled, LeaseLost):
             return None
         if isinstance(error, Drop):
-            self.log.warning("%s: dropped: %s", job, error)
+            self.log.warning("%s: dropped: %s", job, _shown(str, error))
             return ("dropped",)
         if error is None:
             return ("completed",)
@@ -331,39 +320,37 @@ class Worker:
     # Heartbeats: one loop for all jobs in hand, at a third of their leases.
 
     async def _beat(self):
-        shortest = min((queue.lease for queue, *_ in self._handles), default=30.0)
         while True:
-            due = min((job._granted + job.queue.lease / 3 for job in self._hand), default=float("inf"))
-            await asyncio.sleep(max(shortest / 50, min(due - time.monotonic(), shortest / 3)))
-            now, by_queue = time.monotonic(), {}
+            await asyncio.sleep(self._shortest / 50)
+            now, due = time.monotonic(), {}
             for job in self._hand:
                 if now >= job._until:
                     job._cancel(LeaseLost("the lease is over, and no server was reached to extend it"))
                 elif now >= job._granted + job.queue.lease / 3 and not job._done:
-                    by_queue.setdefault(job.queue, []).append(job)
-            for queue, jobs in by_queue.items():
-                for start in range(0, len(jobs), BATCH):
-                    await self._extend(queue, jobs[start:start + BATCH], min(ANSWER, max(1.0, shortest / 3)))
+                    due.setdefault(job.queue, []).append(job)
+            if due and (self._extending is None or self._extending.done()):  # beside the loop: leases end while an answer is waited for, too
+                self._extending = asyncio.create_task(self._guard(self._extend(due)))
 
-    async def _extend(self, queue, jobs, timeout):
-        words = [word for job in jobs for word in (_bytes(job.id), job.token)]
-        sent = time.monotonic()
-        try:
-            statuses = await _one(self._control, ("EMQ.MEXTEND", queue.base, queue.lease_ms, *words), timeout)
-        except (Lost, Refused) as e:
-            if isinstance(e, Refused) and not e.passes:
-                return self._end(e)
-            self.log.info("leases of %s not extended for now: %s", _name(queue.name), e)
-            return await self._find_again()
-        for job, status in zip(jobs, statuses):
-            if status == 1:
-                job._granted = sent
-            elif not job._done:
-                job._cancel(LeaseLost({0: "the job was removed", -2: "the job belongs to scripts"}.get(status, "the job is another worker's")))
+    async def _extend(self, due):
+        for queue, jobs in due.items():
+            for some in (jobs[start:start + BATCH] for start in range(0, len(jobs), BATCH)):
+                words, sent = [word for job in some for word in (_bytes(job.id), job.token)], time.monotonic()
+                try:
+                    statuses = _only(await self._say(("EMQ.MEXTEND", queue.base, queue.lease_ms, *words)))
+                except (Lost, Refused) as e:
+                    if not _passes(e):
+                        return self._end(e)
+                    return self.log.info("leases of %s not extended for now: %s", _name(queue.name), e)
+                for job, status in zip(some, statuses):
+                    if status == 1:
+                        job._granted = sent
+                    elif not job._done:
+                        job._cancel(LeaseLost(_why(status)))
 
-    async def _find_again(self):
-        self.client.elsewhere()
-        await self._control.close()
+    async def _say(self, *commands):
+        """The replies on the connection for all but claims, which has one call after the other."""
+        async with self._speaking:
+            return await self._control.call(commands, self._answer)
 
     # Settlements: sent at once, and together while others are under way.
 
@@ -371,7 +358,7 @@ class Worker:
         """`end` is the report's word for it, or failed; `words` are what the verb takes besides."""
         told = self._loop.create_future()
         self._unsettled.append((job, end, words, told))
-        if self._flushing is None:
+        if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.create_task(self._guard(self._flush()))
         await told
         self._hand.discard(job)
@@ -380,51 +367,60 @@ class Worker:
         pause, again = Pause(), set()
         while self._unsettled:
             batch, self._unsettled = self._unsettled, []
-            if isinstance(self._fatal, Fence):  # not our store: nothing more is sent
-                self._leave(batch)
-                continue
-            groups = _groups(batch)
             try:
-                replies = await self._control.call([command for command, _ in groups])
-                pause = Pause()
-            except Lost as e:
-                replies = [e] * len(groups)
-            unsent = []
-            for (_, group), reply in zip(groups, replies):
-                if isinstance(reply, Lost) or isinstance(reply, Refused) and reply.passes:
-                    if isinstance(reply, Lost) and reply.sent:
-                        again.update(job for job, *_ in group)
-                    unsent += group
-                elif isinstance(reply, Refused) and reply.code not in ("EMQSTALE", "EMQSCRIPT"):
-                    self._end(reply)
-                    self._leave(group)
+                if await self._tell_server(batch, again):
+                    pause = Pause()
                 else:
-                    statuses = reply if isinstance(reply, list) else [_status(reply)]
-                    for (job, end, words, told), status in zip(group, statuses):
-                        self._note(job, end, words, status, job in again)
-                        again.discard(job)
-                        _tell(told)
-            if unsent:
-                self.log.info("not settled for now: %s", next(r for r in replies if isinstance(r, (Lost, Refused))))
-                await self._find_again()
-                now = time.monotonic()
-                self._leave([s for s in unsent if s[0]._until <= now])
-                self._unsettled = [s for s in unsent if s[0]._until > now] + self._unsettled
-                await asyncio.sleep(pause.next())
-        self._flushing = None
+                    await asyncio.sleep(pause.next())
+            except Exception as e:  # a fault of ours, or of the logger: nobody waits for these in vain
+                for *_, told in batch:
+                    _tell(told)
+                self._end(e)
+
+    async def _tell_server(self, batch, again):
+        """Whether the server took them all; what it did not, or may not have, is unsettled as before."""
+        groups = _groups(batch)
+        try:
+            replies = await self._say(*(command for command, _ in groups))
+        except Lost as e:
+            replies = [e] * len(groups)
+            if e.sent:
+                again.update(job for job, *_ in batch)
+        problem, unsent = None, []
+        for (_, group), reply in zip(groups, replies):
+            if _passes(reply):
+                problem = reply
+                unsent += group
+            elif isinstance(reply, Refused) and reply.code not in ("EMQSTALE", "EMQSCRIPT"):
+                self._end(reply)
+                self._leave(group)
+            else:
+                statuses = reply if isinstance(reply, list) else [_status(reply)]
+                for (job, end, words, told), status in zip(group, statuses):
+                    self._note(job, end, words, status, job in again)
+                    again.discard(job)
+                    _tell(told)
+        if problem:
+            self.log.info("not settled for now: %s", problem)
+            now = time.monotonic()
+            self._leave([s for s in unsent if s[0]._until <= now])
+            self._unsettled = [s for s in unsent if s[0]._until > now] + self._unsettled
+        return not problem
 
     def _leave(self, settlements):
         """The lease ends by itself, and the job comes back."""
         for job, end, _, told in settlements:
-            self.report.lost += 1
-            self.log.warning("%s: %s, which no server was told while the lease lasted", job, end)
+            self._lose(job, f"{end}, which no server was told while the lease lasted")
             _tell(told)
+
+    def _lose(self, job, how):
+        self._hand.discard(job)
+        self.report.lost += 1
+        self.log.warning("%s: %s", job, how)
 
     def _note(self, job, end, words, status, again):
         if status not in (1, 2) and not (again and status in (0, -1)):  # again: the settlement before was carried out
-            self.report.lost += 1
-            why = {0: "the job was removed", -2: "the job belongs to scripts"}.get(status, "the job is another worker's")
-            return self.log.warning("%s: %s, which came to nothing: %s", job, end, why)
+            return self._lose(job, f"{end}, which came to nothing: {_why(status)}")
         if end == "failed":
             end = "died" if status == 2 or words[1] == 1 else "retried"
             if end == "died":
@@ -460,17 +456,25 @@ def _check(result):
     """What a handler returns is not looked at, unless its work is not done with it."""
     if isinstance(result, BaseException):
         raise result
-    if inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-        if not inspect.isasyncgen(result):
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if inspect.iscoroutine(result) or inspect.isgenerator(result):
             result.close()  # or Python warns of what was never awaited
-        raise TypeError(f"the handler returned a {type(result).__name__}, which nobody runs")
+        raise TypeError(f"the handler returned a {type(result).__name__}, which nobody waits for")
 
 
-async def _one(link, command, timeout=ANSWER):
-    [reply] = await link.call([command], timeout)
+def _only(replies):
+    [reply] = replies
     if isinstance(reply, Refused):
         raise reply
     return reply
+
+
+def _why(status):
+    return {0: "the job was removed", -2: "the job belongs to scripts"}.get(status, "the job is another worker's")
+
+
+def _passes(reply):
+    return isinstance(reply, Lost) or isinstance(reply, Refused) and reply.passes
 
 
 def _status(reply):
@@ -487,9 +491,19 @@ def _tell(told):
 
 def _reason(error):
     """The last error of a job: for errors of the handler's own with the end of the stack."""
-    text = str(error) if isinstance(error, (Dead, RetryIn, Cancelled)) and str(error) else "".join(traceback.format_exception(
-        type(error), error, error.__traceback__ and (error.__traceback__.tb_next or error.__traceback__)))
-    return _cut(text)
+    own = isinstance(error, (Dead, RetryIn, Cancelled))
+    return _cut(own and _shown(str, error) or _shown(_stack, error))
+
+
+def _stack(error):
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__ and (error.__traceback__.tb_next or error.__traceback__)))
+
+
+def _shown(how, error):
+    try:
+        return how(error)
+    except BaseException:  # the handler's text raises what it likes
+        return f"{type(error).__name__}, which cannot be shown"
 
 
 def _cut(text):
@@ -502,39 +516,80 @@ def _line(reason):
     return lines.strip().rsplit("\n", 1)[-1]
 
 
+class _Signals:
+    """SIGINT and SIGTERM stop all workers of the main thread, which share a loop; with the last of them what these did before comes back."""
+
+    def __init__(self):
+        self._workers, self._before, self._leaving = [], {}, None
+
+    def catch(self, worker):
+        self._workers.append(worker)
+        for signum in (signal.SIGINT, signal.SIGTERM) if len(self._workers) == 1 else ():
+            before = signal.getsignal(signum)
+            try:
+                worker._loop.add_signal_handler(signum, self._stop, worker._loop)
+            except NotImplementedError:  # on Windows
+                return
+            self._before[signum] = before
+
+    def _stop(self, loop):
+        for worker in self._workers:
+            worker._stopping.set()
+        # Some runners send again what the terminal has sent; who does so later does not want to wait for the grace.
+        self._leaving = self._leaving or loop.call_later(MOMENT, self._leave, loop)
+
+    def _leave(self, loop):
+        for signum in self._before:
+            loop.remove_signal_handler(signum)
+
+    def release(self, worker):
+        self._workers.remove(worker)
+        if self._workers:
+            return
+        if self._leaving:
+            self._leaving.cancel()
+        self._leave(worker._loop)
+        for signum, before in self._before.items():
+            signal.signal(signum, before)
+        self._before, self._leaving = {}, None
+
+
+_signals = _Signals()
+
+
 class _Threads:
     """Threads that run handlers. They do not keep the process from ending, and live as long as the worker, so that what a library keeps for
     each thread is kept."""
 
-    def __init__(self, most):
-        self._most, self._threads, self._idle, self._calls = most, 0, 0, queue.SimpleQueue()
+    def __init__(self):
+        self._threads, self._idle, self._calls = 0, 0, queue.SimpleQueue()
 
     def run(self, call, job):
         loop, future = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
-        if self._idle == 0 and self._threads < self._most:
+        if self._idle:
+            self._idle -= 1
+        else:
             self._threads += 1
             threading.Thread(target=self._run, daemon=True, name=f"emq-{self._threads}").start()
-        else:
-            self._idle -= 1
         self._calls.put((loop, future, call, job))
         return future
 
     def _run(self):
         while (todo := self._calls.get()) is not None:
             loop, future, call, job = todo
-            error = None
+            end = None
             try:
                 _check(call(job))
             except BaseException as e:
-                error = e
+                end = e
             try:
-                loop.call_soon_threadsafe(self._ended, future, error)
+                loop.call_soon_threadsafe(self._ended, future, end)
             except RuntimeError:  # the loop is closed: the worker has ended without us
                 return
 
-    def _ended(self, future, error):
+    def _ended(self, future, end):
         self._idle += 1
-        future.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error) if error else future.set_result(None)
+        future.set_result(end)
 
     def end(self):
         for _ in range(self._threads):

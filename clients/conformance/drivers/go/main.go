@@ -34,7 +34,7 @@ type request struct {
 	Lease, Patience, Backoff      *int64
 	Failures, Concurrency, Rate   int
 	In, At, Timeout, Grace, Block *int64
-	Ms, Per                       int64
+	Ms, Per, First, Most, Token   int64
 	Value                         any
 	Hex                           *string
 	Values                        []any
@@ -46,7 +46,7 @@ type request struct {
 // how is what a handler is to do in the end.
 type how struct {
 	End, Text string
-	In        int64
+	In, Which int64
 }
 
 // bytes is the codec of values that are bytes already.
@@ -145,6 +145,13 @@ func carryOut(r *request, line []byte) (any, error) {
 	case "check":
 		_, err := emq.ParseID(r.ID)
 		return nil, err
+	case "backoff":
+		policy, least, most := emq.Exponential(ms(r.First), ms(r.Most)), ms(r.Most), time.Duration(0)
+		for range 1000 {
+			d := policy(r.Token)
+			least, most = min(least, d), max(most, d)
+		}
+		return object{"least": least.Milliseconds(), "most": most.Round(time.Millisecond).Milliseconds()}, nil
 	case "open":
 		return nil, open(r)
 	case "enqueue":
@@ -310,7 +317,8 @@ func handle(ctx context.Context, job *emq.Job[any]) error {
 	if then, ok := value["then"].(object); ok {
 		text, _ := then["text"].(string)
 		in, _ := then["in"].(float64)
-		end = &how{then["end"].(string), text, int64(in)}
+		which, _ := then["which"].(float64)
+		end = &how{then["end"].(string), text, int64(in), int64(which)}
 	}
 	take, _ := value["take"].(float64)
 	for until, told := time.Now().Add(ms(int64(take))), false; ; time.Sleep(2 * time.Millisecond) {
@@ -334,6 +342,8 @@ func handle(ctx context.Context, job *emq.Job[any]) error {
 		return nil
 	}
 	switch err := errors.New(end.Text); end.End {
+	case "odd":
+		return odd[int(end.Which)%len(odd)]()
 	case "fail":
 		return err
 	case "dead":
@@ -346,6 +356,16 @@ func handle(ctx context.Context, job *emq.Job[any]) error {
 		return emq.Drop(err)
 	}
 	return nil
+}
+
+// odd are ways to end that are no plain error.
+var odd = []func() error{
+	func() error { return errors.New(strings.Repeat("x", 1_000_000)) },
+	func() error { panic("a text") },
+	func() error { panic(nil) },
+	func() error { panic(errors.New("an error")) },
+	func() error { return errors.Join(context.Canceled, context.DeadlineExceeded) },
+	func() error { return io.EOF },
 }
 
 func why(cause error) string {
