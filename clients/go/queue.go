@@ -61,7 +61,7 @@ func NewQueue[T any](c *Client, name string, opts ...QueueOption) Queue[T] {
 	q := &queue{
 		c: c, srv: c.home(name), name: name,
 		base: base, rows: base + "job:", pending: base + "pending", scheduled: base + "schedule", active: base + "active",
-		codec: JSON, lease: 30 * time.Second, max: 25, backoff: Exponential(time.Second, time.Hour),
+		codec: JSON, lease: 30 * time.Second, max: 25, backoff: defaultBackoff,
 	}
 	for _, o := range opts {
 		o(q)

@@ -105,7 +105,7 @@ func Slots(n int) WorkerOption { return func(w *Worker) { w.slots = n } }
 func Wrap(m ...Middleware) WorkerOption { return func(w *Worker) { w.wrap = append(w.wrap, m...) } }
 
 // Observe calls a hook for each job that a worker is done with. It is called by the goroutines that settle jobs, so it does not
-// wait for anything.
+// wait for anything. If it panics, the log says so.
 func Observe(hook func(Event)) WorkerOption {
 	return func(w *Worker) { w.observe = append(w.observe, hook) }
 }
@@ -145,7 +145,8 @@ func Handle[T any](w *Worker, q Queue[T], do Handler[T], opts ...HandleOption) {
 		if err != nil {
 			return Dead(err)
 		}
-		return protect(func() error { return do(ctx, job) })
+		err, _, _ = read(protect(func() error { return do(ctx, job) }))
+		return err // which middleware can read
 	}
 	for i := len(w.wrap) - 1; i >= 0; i-- {
 		h.run = w.wrap[i](h.run)

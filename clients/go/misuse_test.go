@@ -1,0 +1,185 @@
+package emq_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"emq/clients/go"
+)
+
+// rude is an error one method of which panics.
+type rude struct{ method string }
+
+func (e rude) panics(method string) bool {
+	if e.method == method {
+		panic("rude " + method)
+	}
+	return false
+}
+
+func (e rude) Error() string { e.panics("Error"); return "rude" }
+func (e rude) Is(error) bool { return e.panics("Is") }
+func (e rude) As(any) bool   { return e.panics("As") }
+func (e rude) Unwrap() error { e.panics("Unwrap"); return nil }
+
+// late is an error that gives its text once, and panics then.
+type late struct{ asked bool }
+
+func (e *late) Error() string {
+	if e.asked {
+		panic("too late")
+	}
+	e.asked = true
+	return "late"
+}
+
+// An error that can't be asked is a failure whose text says so, or whatever the handler wants for the job; neither the worker nor a
+// hook nor middleware is hurt.
+func TestErrorThatPanics(t *testing.T) {
+	s := serve(t)
+	c := client(t, s)
+	for name, c2 := range map[string]struct {
+		err  error
+		want emq.Outcome
+		text string
+	}{
+		"nil":    {(*net.OpError)(nil), emq.Retried, "*net.OpError"},
+		"Error":  {rude{"Error"}, emq.Retried, "panic: rude Error"},
+		"Is":     {rude{"Is"}, emq.Retried, "panic: rude Is"},
+		"As":     {rude{"As"}, emq.Retried, "panic: rude As"},
+		"Unwrap": {rude{"Unwrap"}, emq.Retried, "panic: rude Unwrap"},
+		"late":   {&late{}, emq.Retried, "panic: too late"},
+		"Dead":   {emq.Dead(rude{"Error"}), emq.Died, "panic: rude Error"},
+		"joined": {errors.Join(errors.New("x"), (*net.OpError)(nil)), emq.Retried, "joinError"},
+	} {
+		for _, many := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, many), func(t *testing.T) {
+				q := emq.NewQueue[int](c, fmt.Sprint(name, many), emq.Failures(2, emq.Constant(time.Hour)))
+				var events gathered
+				ask := func(next emq.TaskFunc) emq.TaskFunc {
+					return func(ctx context.Context, t *emq.Task) error {
+						err := next(ctx, t)
+						_ = err != nil && errors.Is(err, context.Canceled)
+						return err
+					}
+				}
+				w := emq.NewWorker(c, quiet, events.observe(), emq.Wrap(ask))
+				answer := func(v int) error {
+					if v == 1 {
+						return c2.err
+					}
+					return nil
+				}
+				if many {
+					emq.HandleBatch(w, q, 1, 0, func(_ context.Context, jobs []*emq.Job[int]) []error { return []error{answer(jobs[0].Value)} })
+				} else {
+					emq.Handle(w, q, func(_ context.Context, j *emq.Job[int]) error { return answer(j.Value) }, emq.Concurrency(1))
+				}
+				first, err := q.Enqueue(t.Context(), 1)
+				require.NoError(t, err)
+				_, err = q.Enqueue(t.Context(), 2)
+				require.NoError(t, err)
+				r := run(t, w)
+				for _, e := range events.wait(t, 2) {
+					if e.ID == first.ID {
+						assert.Equal(t, c2.want, e.Outcome)
+					} else {
+						assert.Equal(t, emq.Completed, e.Outcome)
+					}
+				}
+				r.stop(t)
+				state := map[emq.Outcome]emq.State{emq.Retried: emq.StateScheduled, emq.Died: emq.StateDead}[c2.want]
+				jobs, err := q.Jobs(t.Context(), state, "", 10)
+				require.NoError(t, err)
+				require.Len(t, jobs, 1)
+				require.Equal(t, 1, jobs[0].Failures)
+				require.Contains(t, jobs[0].LastError, c2.text)
+			})
+		}
+	}
+}
+
+// A backoff that panics has the job wait as it would by default; the failure keeps the handler's text.
+func TestBackoffThatPanics(t *testing.T) {
+	s := serve(t)
+	c := client(t, s)
+	q := emq.NewQueue[int](c, "q", emq.Failures(2, func(int64) time.Duration { panic("no idea") }))
+	var events gathered
+	w := emq.NewWorker(c, quiet, events.observe())
+	emq.Handle(w, q, func(context.Context, *emq.Job[int]) error { return errors.New("boom") })
+	_, err := q.Enqueue(t.Context(), 1)
+	require.NoError(t, err)
+	r := run(t, w)
+	e := events.wait(t, 1)[0]
+	r.stop(t)
+	require.Equal(t, emq.Retried, e.Outcome)
+	jobs, err := q.Jobs(t.Context(), emq.StateScheduled, "", 10)
+	require.NoError(t, err)
+	require.Len(t, jobs, 1)
+	require.Regexp(t, `(?s)boom.*backoff.*panic: no idea`, jobs[0].LastError)
+}
+
+// A hook that panics loses no job, and keeps no other hook from its event.
+func TestHookThatPanics(t *testing.T) {
+	s := serve(t)
+	c := client(t, s)
+	q := emq.NewQueue[int](c, "q")
+	var events gathered
+	var lines bytes.Buffer
+	w := emq.NewWorker(c, emq.Log(slog.New(slog.NewTextHandler(&lines, nil))), emq.Observe(func(emq.Event) { panic("no hook") }), events.observe())
+	emq.Handle(w, q, func(context.Context, *emq.Job[int]) error { return nil })
+	_, err := q.EnqueueMany(t.Context(), slices.Values([]int{1, 2, 3}))
+	require.NoError(t, err)
+	r := run(t, w)
+	events.wait(t, 3)
+	r.stop(t)
+	require.Equal(t, map[string]string{"completed": "3"}, sizes(t, s, "q"))
+	require.Contains(t, lines.String(), "panic: no hook")
+}
+
+// A batch whose handler ends its goroutine has failed, as a job has.
+func TestBatchGoexit(t *testing.T) {
+	s := serve(t)
+	c := client(t, s)
+	q := emq.NewQueue[int](c, "q")
+	var events gathered
+	w := emq.NewWorker(c, quiet, events.observe())
+	emq.HandleBatch(w, q, 1, 0, func(context.Context, []*emq.Job[int]) []error { runtime.Goexit(); return nil })
+	_, err := q.EnqueueMany(t.Context(), slices.Values([]int{1, 2}))
+	require.NoError(t, err)
+	r := run(t, w)
+	for _, e := range events.wait(t, 2) {
+		require.Equal(t, emq.Retried, e.Outcome)
+		require.ErrorContains(t, e.Err, "ended its goroutine")
+	}
+	r.stop(t)
+}
+
+// fussy can't be decoded.
+type fussy struct{}
+
+func (*fussy) UnmarshalJSON([]byte) error { panic("fussy") }
+
+// Where jobs are listed, a value that panics is one that does not decode.
+func TestJobsThatPanic(t *testing.T) {
+	s := serve(t)
+	c := client(t, s)
+	_, err := emq.NewQueue[int](c, "q").Enqueue(t.Context(), 1)
+	require.NoError(t, err)
+	jobs, err := emq.NewQueue[fussy](c, "q").Jobs(t.Context(), emq.StatePending, "", 10)
+	require.NoError(t, err)
+	require.Len(t, jobs, 1)
+	require.ErrorContains(t, jobs[0].Err, "panic: fussy")
+	require.Equal(t, "1", string(jobs[0].Payload))
+}
