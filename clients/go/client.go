@@ -61,7 +61,7 @@ func OpenAll(urls map[string]string, opts ...ClientOption) (*Client, error) {
 		conns[name] = dialAll(o)
 	}
 	if len(conns) == 0 {
-		return nil, errors.New("emq: no server is named")
+		return nil, errNoServer
 	}
 	return UseAll(conns, opts...), nil
 }
@@ -151,8 +151,13 @@ func (c *Client) do(ctx context.Context, s *server, args ...string) (Reply, erro
 	return r, err
 }
 
+var errNoServer = errors.New("emq: the client has no server")
+
 // try is do, and reports whether the command may have been carried out before.
 func (c *Client) try(ctx context.Context, s *server, args ...string) (r Reply, before bool, err error) {
+	if s == nil || s.conn == nil {
+		return Reply{}, false, errNoServer
+	}
 	before, err = c.insist(ctx, func(ctx context.Context) (err error) {
 		r, err = s.conn.Do(ctx, args...)
 		return err

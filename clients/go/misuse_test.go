@@ -183,3 +183,87 @@ func TestJobsThatPanic(t *testing.T) {
 	require.ErrorContains(t, jobs[0].Err, "panic: fussy")
 	require.Equal(t, "1", string(jobs[0].Payload))
 }
+
+// What a worker is given that can't be is refused by its Run, with the first mistake; nothing runs.
+func TestWorkerRefuses(t *testing.T) {
+	s := serve(t)
+	c := client(t, s)
+	do := func(context.Context, *emq.Job[int]) error { return nil }
+	doMany := func(context.Context, []*emq.Job[int]) []error { return nil }
+	of := func(q emq.Queue[int], do emq.Handler[int], opts ...emq.HandleOption) func(*emq.Worker) {
+		return func(w *emq.Worker) { emq.Handle(w, q, do, opts...) }
+	}
+	with := func(opts ...emq.WorkerOption) []emq.WorkerOption { return opts }
+	q := emq.NewQueue[int](c, "q")
+	for _, c2 := range []struct {
+		want   string
+		opts   []emq.WorkerOption
+		handle func(*emq.Worker)
+	}{
+		{`queue "q": the handler is nil`, nil, of(q, nil)},
+		{`queue "q": the handler is nil`, nil, func(w *emq.Worker) { emq.HandleBatch(w, q, 1, 0, nil) }},
+		{"a batch can't wait -1s", nil, func(w *emq.Worker) { emq.HandleBatch(w, q, 1, -time.Second, doMany) }},
+		{"made by NewQueue", nil, of(emq.Queue[int]{}, do)},
+		{"a lease of 999µs", nil, of(emq.NewQueue[int](c, "q", emq.Lease(999*time.Microsecond)), do)},
+		{"a lease of -1s", nil, of(emq.NewQueue[int](c, "q", emq.Lease(-time.Second)), do)},
+		{"the codec is nil", nil, of(emq.NewQueue[int](c, "q", emq.Encoding(nil)), do)},
+		{"no server", nil, of(emq.NewQueue[int](nil, "q"), do)},
+		{"no server", nil, of(emq.NewQueue[int](emq.UseAll(nil), "q"), do)},
+		{"no server", nil, of(emq.NewQueue[int](emq.Use(nil), "q"), do)},
+		{"a timeout of -1s", nil, of(q, do, emq.Timeout(-time.Second))},
+		{"at least 1", nil, of(q, do, emq.Weight(0))},
+		{"at most 1000000", nil, of(q, do, emq.Concurrency(1<<62))},
+		{"at most 1000000", nil, of(q, do, emq.Weight(1<<62))},
+		{"-1 slots", with(emq.Slots(-1)), of(q, do)},
+		{"a grace of -1s", with(emq.Grace(-time.Second)), of(q, do)},
+		{"the logger is nil", with(emq.Log(nil)), of(q, do)},
+		{"a hook is nil", with(emq.Observe(nil)), of(q, do)},
+		{"middleware is nil", with(emq.Wrap(nil)), of(q, do)},
+		{"middleware gives no TaskFunc", with(emq.Wrap(func(emq.TaskFunc) emq.TaskFunc { return nil })), of(q, do)},
+		{"-1 slots", with(emq.Slots(-1)), of(q, nil)},
+	} {
+		w := emq.NewWorker(c, c2.opts...)
+		c2.handle(w)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		assert.ErrorContains(t, w.Run(ctx), c2.want)
+		cancel()
+	}
+	w := emq.NewWorker(nil)
+	emq.Handle(w, q, do)
+	require.ErrorContains(t, w.Run(t.Context()), "another client's")
+}
+
+// A queue that is handled when the worker runs already ends its Run, whose other jobs are settled.
+func TestHandleTooLate(t *testing.T) {
+	s := serve(t)
+	c := client(t, s)
+	q := emq.NewQueue[int](c, "q")
+	w := emq.NewWorker(c, quiet)
+	emq.Handle(w, q, func(context.Context, *emq.Job[int]) error {
+		emq.Handle(w, emq.NewQueue[int](c, "late"), func(context.Context, *emq.Job[int]) error { return nil })
+		return nil
+	})
+	_, err := q.Enqueue(t.Context(), 1)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.ErrorContains(t, w.Run(ctx), `queue "late" is handled too late`)
+	require.Equal(t, map[string]string{"completed": "1"}, sizes(t, s, "q"))
+}
+
+// Without a backoff a queue has the default's.
+func TestNoBackoff(t *testing.T) {
+	s := serve(t)
+	c := client(t, s)
+	for name, b := range map[string]emq.Backoff{"nil": nil, "less than none": emq.Exponential(-time.Hour, -time.Minute)} {
+		q := emq.NewQueue[int](c, name, emq.Failures(2, b))
+		var events gathered
+		w := emq.NewWorker(c, quiet, events.observe())
+		emq.Handle(w, q, func(context.Context, *emq.Job[int]) error { return errors.New("boom") })
+		_, err := q.Enqueue(t.Context(), 1)
+		require.NoError(t, err)
+		r := run(t, w)
+		require.EqualError(t, events.wait(t, 1)[0].Err, "boom")
+		r.stop(t)
+	}
+}

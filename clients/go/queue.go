@@ -20,7 +20,7 @@ type queue struct {
 	c    *Client
 	srv  *server
 	name string
-	err  error // the name can't be a queue's
+	err  error // the name or an option can't be
 	base, rows, pending, scheduled,
 	active string
 
@@ -46,9 +46,13 @@ func Encoding(c Codec) QueueOption { return func(q *queue) { q.codec = c } }
 func Lease(d time.Duration) QueueOption { return func(q *queue) { q.lease = d } }
 
 // Failures is how often a job may fail before it is dead, and how long it waits after each failure. The default is 25, with
-// Exponential(time.Second, time.Hour).
+// Exponential(time.Second, time.Hour), which is also what nil stands for.
 func Failures(max int, b Backoff) QueueOption {
-	return func(q *queue) { q.max, q.backoff = int64(max), b }
+	return func(q *queue) {
+		if q.max, q.backoff = int64(max), b; b == nil {
+			q.backoff = defaultBackoff
+		}
+	}
 }
 
 // ExactFailures has the [Backoff] count failures instead of claims, at the price of one more round trip for each failure, and
@@ -59,14 +63,21 @@ func ExactFailures() QueueOption { return func(q *queue) { q.exact = true } }
 func NewQueue[T any](c *Client, name string, opts ...QueueOption) Queue[T] {
 	base := "emq:{" + name + "}:"
 	q := &queue{
-		c: c, srv: c.home(name), name: name,
+		c: c, name: name,
 		base: base, rows: base + "job:", pending: base + "pending", scheduled: base + "schedule", active: base + "active",
 		codec: JSON, lease: 30 * time.Second, max: 25, backoff: defaultBackoff,
 	}
 	for _, o := range opts {
 		o(q)
 	}
+	if c != nil {
+		q.srv = c.home(name)
+	}
 	switch {
+	case q.srv == nil || q.srv.conn == nil:
+		q.err = errNoServer
+	case q.codec == nil:
+		q.err = fmt.Errorf("emq: queue %q: the codec is nil", name)
 	case name == "" || strings.ContainsAny(name, "{}\x00"):
 		q.err = fmt.Errorf("emq: %q can't be a queue's name: it must not be empty nor have braces or NUL", name)
 	case q.lease < time.Millisecond || q.lease.Milliseconds() > maxMillis:
