@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/valkey-io/valkey-go"
 )
 
 // Client speaks to one server, or to several that share the queues. It is safe for concurrent use.
@@ -25,6 +23,14 @@ type Client struct {
 type server struct {
 	name string
 	conn Conn
+}
+
+// attrs are a server's in a line of the log: its name, if it has one.
+func (s *server) attrs(more ...any) []any {
+	if s.name == "" {
+		return more
+	}
+	return append([]any{"server", s.name}, more...)
 }
 
 // ClientOption changes how a client behaves.
@@ -42,7 +48,8 @@ func Patience(d time.Duration) ClientOption { return func(c *Client) { c.patienc
 //	valkey://s1:26379?addr=s2:26379&master_set=mymaster      the primary that Sentinels name
 //	valkey://h1:6379?addr=h2:6379                            a primary and its replicas, whichever is the primary
 //
-// The connection is made by the first call. For what a URL can't say, see [Dial].
+// In a name or password % / ? and # are written %25 %2F %3F and %23. A parameter that there is not is refused, so that a misspelt one
+// is not taken for none. The connection is made by the first call. For what a URL can't say, see [ParseURL] and [Dial].
 func Open(url string, opts ...ClientOption) (*Client, error) {
 	return OpenAll(map[string]string{"": url}, opts...)
 }
@@ -54,8 +61,11 @@ func Open(url string, opts ...ClientOption) (*Client, error) {
 func OpenAll(urls map[string]string, opts ...ClientOption) (*Client, error) {
 	conns := map[string]Conn{}
 	for name, url := range urls {
-		o, err := valkey.ParseURL(url)
-		if err != nil {
+		_, o, err := parseURL(url)
+		switch {
+		case err != nil && name == "":
+			return nil, noURL(err)
+		case err != nil:
 			return nil, fmt.Errorf("emq: the URL of server %q: %w", name, err)
 		}
 		conns[name] = dialAll(o)

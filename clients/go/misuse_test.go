@@ -267,3 +267,75 @@ func TestNoBackoff(t *testing.T) {
 		r.stop(t)
 	}
 }
+
+// A job has one time at which it is due.
+func TestDueTwice(t *testing.T) {
+	c, err := emq.Open("valkey://127.0.0.1:1")
+	require.NoError(t, err)
+	defer c.Close()
+	q := emq.NewQueue[int](c, "q")
+	in, at := emq.In(time.Second), emq.At(time.UnixMilli(1_900_000_000_000))
+	for want, opts := range map[string][]emq.JobOption{
+		"due In or At, not both":                  {in, at},
+		"In or At, not both":                      {at, in},
+		"can't be due in -1s":                     {emq.In(-time.Second)},
+		"can't be due in -1ns":                    {emq.In(-1)},
+		"can't be due at 287396-":                 {emq.At(time.UnixMilli(1 << 53))},
+		"can't be due in -2s":                     {emq.In(-2 * time.Second), emq.In(1)},
+		"no job id: that is JOB and 11 base-62 d": {emq.As("user-17")},
+	} {
+		_, err := q.Enqueue(t.Context(), 1, opts...)
+		require.ErrorContains(t, err, want)
+		_, err = q.EnqueueMany(t.Context(), slices.Values([]int{1}), opts...)
+		require.Error(t, err)
+		_, err = q.EnqueueBatch(t.Context(), emq.NewJob[int]{Value: 1, Options: opts})
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// What is said of a server is its name, if it has one, and never its password.
+func TestURLs(t *testing.T) {
+	const secret = "S3cret"
+	for _, text := range []string{
+		"valkey://u:S3cret@h:6379?mastr_set=x", "valkey://u:S3cret@h?S3cret=1", "valkey://u:S3cret@h?a=%zz", "valkey://u:S3cret@h?db=1;addr=x",
+		"valkey://u:%zzS3cret@h", "valkey://u:S3cret/1@h:6379", "valkey://:12/S3cret@h", "valkey://u:12#S3cret@h", "valkey://u:12?S3cret@h", "valkey://u:S3cret?x@h:6379",
+		"http://u:S3cret@h", "u:S3cret@h:6379", "valkey://u:S3cret@h:port", "valkey://u:S3cret@h/0/1", "valkey://u:S3cret@h/x", "valkey://u:S3cret @h",
+		"valkey://u:S3cret@h?dial_timeout=S3cret", "valkeys://u:S3cret@h?skip_verify=S3cret", "unix://u:S3cret@run/valkey.sock", "",
+	} {
+		c, err := emq.Open(text)
+		if !assert.Error(t, err, text) {
+			require.NoError(t, c.Close())
+			continue
+		}
+		require.NotContains(t, err.Error(), secret)
+		require.NotContains(t, err.Error(), `""`)
+		_, err = emq.OpenAll(map[string]string{"east": text})
+		require.ErrorContains(t, err, `the URL of server "east"`)
+		require.NotContains(t, err.Error(), secret)
+	}
+	for _, text := range []string{
+		"valkey://u:p@h:6379/0", "redis://h", "valkeys://h?skip_verify=true", "rediss://h", "unix:///run/valkey.sock?db=1",
+		"valkey://s1:26379?addr=s2:26379&master_set=m&client_name=n&protocol=2&client_cache=0&max_retries=0&dial_timeout=1s&write_timeout=1s&db=1",
+		"valkey://u:p%40%2F%3F%23@h", "valkey://:p@h",
+	} {
+		c, err := emq.Open(text)
+		require.NoError(t, err, text)
+		require.NoError(t, c.Close())
+	}
+}
+
+// A password that a server refuses is in no error and no line of the log.
+func TestPasswordIsToldNobody(t *testing.T) {
+	s := serve(t, "--requirepass", "right")
+	c := open(t, "valkey://S3user:S3cret@"+s.Addr(), emq.Patience(0))
+	var lines bytes.Buffer
+	q := emq.NewQueue[int](c, "q")
+	_, err := q.Enqueue(t.Context(), 1)
+	require.ErrorContains(t, err, "WRONGPASS")
+	require.NotContains(t, err.Error(), "S3cret")
+	w := emq.NewWorker(c, emq.Log(slog.New(slog.NewTextHandler(&lines, nil))))
+	emq.Handle(w, q, func(context.Context, *emq.Job[int]) error { return nil })
+	err = w.Run(t.Context())
+	require.ErrorContains(t, err, "WRONGPASS")
+	require.NotContains(t, err.Error()+lines.String(), "S3cret")
+}

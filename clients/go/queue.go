@@ -104,14 +104,14 @@ type jobOptions struct {
 	err  error
 }
 
-// In makes a job claimable after a while, by the server's clock, to the millisecond. Less than none is an error.
+// In makes a job claimable after a while, by the server's clock, to the millisecond. Less than none is an error, and so is [At] besides.
 func In(d time.Duration) JobOption {
-	return func(o *jobOptions) { o.due("in", d.Milliseconds()) }
+	return func(o *jobOptions) { o.due("In", d >= 0, d.Milliseconds(), d) }
 }
 
 // At makes a job claimable at a time, to the millisecond; at once, if it has passed.
 func At(t time.Time) JobOption {
-	return func(o *jobOptions) { o.due("at", max(t.UnixMilli(), 0)) }
+	return func(o *jobOptions) { o.due("At", true, max(t.UnixMilli(), 0), t) }
 }
 
 // As gives a job an id of the caller's, so that enqueueing it again does nothing as long as it is there: see [ParseID].
@@ -125,10 +125,17 @@ func As(id ID) JobOption {
 
 const maxMillis = 1<<52 - 1 // the contract's bound on times
 
-func (o *jobOptions) due(mode string, ms int64) {
-	if o.mode, o.ms = mode, ms; ms < 0 || ms > maxMillis {
-		o.err = fmt.Errorf("emq: a job can't be due at or in %d ms", ms)
+// due notes what In or At says, in ms and as the caller gave it.
+func (o *jobOptions) due(option string, can bool, ms int64, given any) {
+	mode := strings.ToLower(option)
+	switch {
+	case o.err != nil:
+	case o.mode != "" && o.mode != mode:
+		o.err = errors.New("emq: a job is due In or At, not both")
+	case !can || ms > maxMillis:
+		o.err = fmt.Errorf("emq: a job can't be due %s %s", mode, given)
 	}
+	o.mode, o.ms = mode, ms
 }
 
 func (q *queue) options(opts []JobOption) (o jobOptions, err error) {
