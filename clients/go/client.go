@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/valkey-io/valkey-go"
 )
 
 // Client speaks to one server, or to several that share the queues. It is safe for concurrent use.
@@ -36,8 +38,9 @@ func (s *server) attrs(more ...any) []any {
 // ClientOption changes how a client behaves.
 type ClientOption func(*Client)
 
-// Patience bounds how long a call is tried again while its server can't be reached, is loading, or is not the primary. The
-// default is 30 s; a call ends earlier with its context. A [Worker] never loses patience.
+// Patience bounds how long a call is tried, and tried again, while its server can't be reached, is loading, or is not the primary. The
+// default is 30 s; with 0 a call is tried once. The first try has at least a second to connect, and once it is sent, it is not broken
+// off. A call ends earlier with its context. A [Worker] never loses patience.
 func Patience(d time.Duration) ClientOption { return func(c *Client) { c.patience = d } }
 
 // Open is a client of the server at a URL:
@@ -59,6 +62,7 @@ func Open(url string, opts ...ClientOption) (*Client, error) {
 // that moves keeps its name, and with it its queues; one that is added takes its share from the others, and [Client.Drain]
 // brings the jobs along.
 func OpenAll(urls map[string]string, opts ...ClientOption) (*Client, error) {
+	c := newClient(opts)
 	conns := map[string]Conn{}
 	for name, url := range urls {
 		_, o, err := parseURL(url)
@@ -68,12 +72,17 @@ func OpenAll(urls map[string]string, opts ...ClientOption) (*Client, error) {
 		case err != nil:
 			return nil, fmt.Errorf("emq: the URL of server %q: %w", name, err)
 		}
+		if o.Dialer.Timeout == 0 {
+			o.Dialer.Timeout = min(valkey.DefaultDialTimeout, max(c.patience, time.Second))
+			o.Sentinel.Dialer.Timeout = o.Dialer.Timeout
+		}
 		conns[name] = dialAll(o)
 	}
 	if len(conns) == 0 {
 		return nil, errNoServer
 	}
-	return UseAll(conns, opts...), nil
+	c.use(conns)
+	return c, nil
 }
 
 // Use is a client over a connection of whatever library.
@@ -81,14 +90,23 @@ func Use(c Conn, opts ...ClientOption) *Client { return UseAll(map[string]Conn{"
 
 // UseAll is [OpenAll] over such connections.
 func UseAll(conns map[string]Conn, opts ...ClientOption) *Client {
+	c := newClient(opts)
+	c.use(conns)
+	return c
+}
+
+func newClient(opts []ClientOption) *Client {
 	c := &Client{patience: 30 * time.Second, ids: newMint()}
-	for _, name := range slices.Sorted(maps.Keys(conns)) {
-		c.servers = append(c.servers, &server{name: name, conn: conns[name]})
-	}
 	for _, o := range opts {
 		o(c)
 	}
 	return c
+}
+
+func (c *Client) use(conns map[string]Conn) {
+	for _, name := range slices.Sorted(maps.Keys(conns)) {
+		c.servers = append(c.servers, &server{name: name, conn: conns[name]})
+	}
 }
 
 // Close ends the client's connections. Calls that are under way fail.
@@ -178,10 +196,11 @@ func (c *Client) try(ctx context.Context, s *server, args ...string) (r Reply, b
 // insist makes a call, and makes it again as long as [Patience] allows it, if it may be made twice. It reports whether an
 // earlier one may have been carried out.
 func (c *Client) insist(ctx context.Context, call func(context.Context) error) (before bool, err error) {
+	began := time.Now()
 	if err = call(ctx); err == nil {
 		return false, nil
 	}
-	patient, cancel := context.WithTimeout(ctx, c.patience)
+	patient, cancel := context.WithDeadline(ctx, began.Add(c.patience))
 	defer cancel()
 	for n := int64(1); ; n++ {
 		refusal, passes := refused(err)
@@ -197,8 +216,12 @@ func (c *Client) insist(ctx context.Context, call func(context.Context) error) (
 			}
 			return before, err
 		}
+		last := err
 		if err = call(patient); err == nil {
 			return before, nil
+		}
+		if patient.Err() != nil && ctx.Err() == nil {
+			err = fmt.Errorf("%w; the try before: %v", err, last) // since this one was broken off
 		}
 	}
 }

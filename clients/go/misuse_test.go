@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"emq/clients/go"
+	"emq/test/store"
 )
 
 // rude is an error one method of which panics.
@@ -338,4 +342,65 @@ func TestPasswordIsToldNobody(t *testing.T) {
 	err = w.Run(t.Context())
 	require.ErrorContains(t, err, "WRONGPASS")
 	require.NotContains(t, err.Error()+lines.String(), "S3cret")
+}
+
+// mute takes connections and answers nothing, as a port does that speaks no TLS, or a server that hangs.
+type mute struct {
+	net.Listener
+	taken, ended atomic.Int64
+}
+
+func newMute(t *testing.T) *mute {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	m := &mute{Listener: l}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			m.taken.Add(1)
+			all.Go(func() {
+				_, _ = io.Copy(io.Discard, c)
+				m.ended.Add(1)
+				_ = c.Close()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		all.Wait()
+	})
+	return m
+}
+
+// A connection that is not answered is given up when the caller's patience is over, and the error says whither it was; the wait for it
+// ends with the context.
+func TestConnectThatHangs(t *testing.T) {
+	for scheme, want := range map[string]string{
+		"valkeys": "by TLS: context deadline exceeded (is that a port for TLS?)",
+		"valkey":  "",
+	} {
+		m := newMute(t)
+		addr := m.Addr().String()
+		_, err := emq.NewQueue[int](open(t, scheme+"://"+addr, emq.Patience(time.Second)), "q").Enqueue(t.Context(), 1)
+		require.ErrorContains(t, err, "no connection to "+addr)
+		require.ErrorContains(t, err, want)
+		require.Equal(t, int64(1), m.taken.Load(), "tries")
+
+		m = newMute(t)
+		c := open(t, scheme+"://"+m.Addr().String())
+		ctx, cancel := context.WithCancel(t.Context())
+		tried := make(chan error)
+		go func() {
+			_, err := emq.NewQueue[int](c, "q").Enqueue(ctx, 1)
+			tried <- err
+		}()
+		store.WaitFor(t, "the connection", func() bool { return m.taken.Load() == 1 })
+		cancel()
+		require.ErrorIs(t, <-tried, context.Canceled)
+		require.Equal(t, int64(0), m.ended.Load(), "it was not waited for")
+	}
 }

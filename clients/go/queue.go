@@ -73,19 +73,26 @@ func NewQueue[T any](c *Client, name string, opts ...QueueOption) Queue[T] {
 	if c != nil {
 		q.srv = c.home(name)
 	}
-	switch {
+	switch q.err = CheckName(name); {
+	case q.err != nil:
 	case q.srv == nil || q.srv.conn == nil:
 		q.err = errNoServer
 	case q.codec == nil:
 		q.err = fmt.Errorf("emq: queue %q: the codec is nil", name)
-	case name == "" || strings.ContainsAny(name, "{}\x00"):
-		q.err = fmt.Errorf("emq: %q can't be a queue's name: it must not be empty nor have braces or NUL", name)
 	case q.lease < time.Millisecond || q.lease.Milliseconds() > maxMillis:
 		q.err = fmt.Errorf("emq: queue %q: a lease of %s is not possible", name, q.lease)
 	case q.max < 1 || q.max > 1<<31-1:
 		q.err = fmt.Errorf("emq: queue %q: a job can't fail %d times", name, q.max)
 	}
 	return Queue[T]{q}
+}
+
+// CheckName tells why a name can't be a queue's.
+func CheckName(name string) error {
+	if name == "" || strings.ContainsAny(name, "{}\x00") {
+		return fmt.Errorf("emq: %q can't be a queue's name: it must not be empty nor have braces or NUL", name)
+	}
+	return nil
 }
 
 // Name is the queue's name.

@@ -106,7 +106,7 @@ func Slots(n int) WorkerOption { return func(w *Worker) { w.slots = n } }
 func Wrap(m ...Middleware) WorkerOption { return func(w *Worker) { w.wrap = append(w.wrap, m...) } }
 
 // Observe calls a hook for each job that a worker is done with. It is called by the goroutines that settle jobs, so it does not
-// wait for anything. If it panics, the log says so.
+// wait for anything, nor end its goroutine, as a test's FailNow does. If it panics, the log says so.
 func Observe(hook func(Event)) WorkerOption {
 	return func(w *Worker) { w.observe = append(w.observe, hook) }
 }
