@@ -404,3 +404,23 @@ func TestConnectThatHangs(t *testing.T) {
 		require.Equal(t, int64(0), m.ended.Load(), "it was not waited for")
 	}
 }
+
+// writer is a function that takes what is written.
+type writer func([]byte)
+
+func (w writer) Write(b []byte) (int, error) { w(b); return len(b), nil }
+
+// A line of the log names a server that has a name, and no other.
+func TestLogNamesServers(t *testing.T) {
+	for name, want := range map[string]string{"": `trying again" error=`, "east": `trying again" server=east error=`} {
+		c, err := emq.OpenAll(map[string]string{name: "valkey://127.0.0.1:1"})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var lines bytes.Buffer
+		w := emq.NewWorker(c, emq.Log(slog.New(slog.NewTextHandler(writer(func(b []byte) { lines.Write(b); cancel() }), nil))))
+		emq.Handle(w, emq.NewQueue[int](c, "q"), func(context.Context, *emq.Job[int]) error { return nil })
+		require.NoError(t, w.Run(ctx))
+		require.Contains(t, lines.String(), want)
+		require.NoError(t, c.Close())
+	}
+}
