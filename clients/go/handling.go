@@ -250,7 +250,7 @@ func (h *handling) conclude(t *task, ctx context.Context, err error) {
 		h.settle(t, toComplete, 0, nil)
 		return
 	}
-	err, v, late := read(err)
+	v, late, err := read(err)
 	switch {
 	case v != nil:
 		h.settle(t, v.what, v.delay, err)

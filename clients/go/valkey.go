@@ -2,8 +2,10 @@ package emq
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -34,9 +36,12 @@ func Dial(o valkey.ClientOption) Conn {
 		if _, refusal := valkey.IsValkeyErr(err); refusal {
 			return c, err
 		}
-		hint := ""
-		if o.TLSConfig != nil {
+		hint, wrong := "", tls.RecordHeaderError{}
+		switch secure := o.TLSConfig != nil; {
+		case secure && (errors.Is(err, context.DeadlineExceeded) || errors.As(err, &wrong)):
 			hint = " (is that a port for TLS?)"
+		case !secure && errors.Is(err, io.EOF):
+			hint = " (is that a port for TLS, and so valkeys://?)"
 		}
 		return c, fmt.Errorf("emq: no connection to %s: %w%s", to, err, hint)
 	}}

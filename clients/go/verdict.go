@@ -70,9 +70,9 @@ func protect(call func() error) (err error) {
 
 // read asks a program's error for all that is asked of it here: what is to become of the job, whether it is an [ErrTimeout], and its
 // text. One that panics then, as a nil pointer may, is replaced by one that says so; what is known of the rest stays.
-func read(err error) (legible error, v *verdict, late bool) {
+func read(err error) (v *verdict, late bool, legible error) {
 	if err == nil {
-		return nil, nil, false
+		return nil, false, nil
 	}
 	failed := protect(func() error {
 		_ = errors.As(err, &v)
@@ -81,14 +81,14 @@ func read(err error) (legible error, v *verdict, late bool) {
 		return nil
 	})
 	if failed == nil {
-		return err, v, late
+		return v, late, err
 	}
 	failed = fmt.Errorf("emq: the handler's error, of type %T, can't be read: %w", err, failed)
 	if v != nil {
 		v = &verdict{v.what, v.delay, failed}
-		return v, v, late
+		return v, late, v
 	}
-	return failed, nil, late
+	return nil, late, failed
 }
 
 // maxErrorText bounds what is kept of an error in a job's row, in bytes.

@@ -159,7 +159,7 @@ func Handle[T any](w *Worker, q Queue[T], do Handler[T], opts ...HandleOption) {
 		if err != nil {
 			return Dead(err)
 		}
-		err, _, _ = read(protect(func() error { return do(ctx, job) }))
+		_, _, err = read(protect(func() error { return do(ctx, job) }))
 		return err // which middleware can read
 	}
 	for i := len(w.wrap) - 1; i >= 0 && w.wrap[i] != nil; i-- {
@@ -288,7 +288,7 @@ const (
 // their contexts end with [ErrStopping], and what is still in hand is given back uncounted. Run returns when the server
 // has been told of all, or can't be: nil, or the refusal because of which nothing can be claimed, if the first claim met it (no
 // such module, no rights, another wire), or because of which jobs can't be settled or their leases extended. A server that
-// can't be reached is waited for. A worker runs once.
+// can't be reached is waited for. A worker runs once, and not at all if it was made with what can't be: then Run tells what.
 //
 // A handler that ignores the end of its context goes on after Run has returned; its job is given to others.
 func (w *Worker) Run(ctx context.Context) error {
