@@ -63,7 +63,7 @@ func TestErrorThatPanics(t *testing.T) {
 		"Is":     {rude{"Is"}, emq.Retried, "panic: rude Is"},
 		"As":     {rude{"As"}, emq.Retried, "panic: rude As"},
 		"Unwrap": {rude{"Unwrap"}, emq.Retried, "panic: rude Unwrap"},
-		"late":   {&late{}, emq.Retried, "panic: too late"},
+		"late":   {nil, emq.Retried, "panic: too late"},
 		"Dead":   {emq.Dead(rude{"Error"}), emq.Died, "panic: rude Error"},
 		"joined": {errors.Join(errors.New("x"), (*net.OpError)(nil)), emq.Retried, "joinError"},
 	} {
@@ -80,10 +80,13 @@ func TestErrorThatPanics(t *testing.T) {
 				}
 				w := emq.NewWorker(c, quiet, events.observe(), emq.Wrap(ask))
 				answer := func(v int) error {
-					if v == 1 {
-						return c2.err
+					switch {
+					case v != 1:
+						return nil
+					case name == "late":
+						return new(late) // which nobody has asked
 					}
-					return nil
+					return c2.err
 				}
 				if many {
 					emq.HandleBatch(w, q, 1, 0, func(_ context.Context, jobs []*emq.Job[int]) []error { return []error{answer(jobs[0].Value)} })
