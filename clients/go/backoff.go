@@ -13,6 +13,7 @@ type Backoff func(n int64) time.Duration
 // Exponential doubles the wait with each failure, from base up to most, and takes a random part of up to the half off it,
 // so that jobs which failed together do not come back together.
 func Exponential(base, most time.Duration) Backoff {
+	base, most = max(base, 0), max(most, 0)
 	return func(n int64) time.Duration {
 		d := most
 		if n = max(n, 1) - 1; n < 62 && base <= most>>n {
@@ -21,6 +22,9 @@ func Exponential(base, most time.Duration) Backoff {
 		return d - time.Duration(rand.Int64N(int64(d)/2+1))
 	}
 }
+
+// defaultBackoff is that of a queue for which [Failures] names no other.
+var defaultBackoff = Exponential(time.Second, time.Hour)
 
 // Constant always waits the same time.
 func Constant(d time.Duration) Backoff { return func(int64) time.Duration { return d } }

@@ -27,11 +27,20 @@ type server struct {
 	conn Conn
 }
 
+// attrs are a server's in a line of the log: its name, if it has one.
+func (s *server) attrs(more ...any) []any {
+	if s.name == "" {
+		return more
+	}
+	return append([]any{"server", s.name}, more...)
+}
+
 // ClientOption changes how a client behaves.
 type ClientOption func(*Client)
 
-// Patience bounds how long a call is tried again while its server can't be reached, is loading, or is not the primary. The
-// default is 30 s; a call ends earlier with its context. A [Worker] never loses patience.
+// Patience bounds how long a call is tried, and tried again, while its server can't be reached, is loading, or is not the primary. The
+// default is 30 s; with 0 a call is tried once. The first try has at least a second to connect, and once it is sent, it is not broken
+// off. A call ends earlier with its context. A [Worker] never loses patience.
 func Patience(d time.Duration) ClientOption { return func(c *Client) { c.patience = d } }
 
 // Open is a client of the server at a URL:
@@ -42,7 +51,8 @@ func Patience(d time.Duration) ClientOption { return func(c *Client) { c.patienc
 //	valkey://s1:26379?addr=s2:26379&master_set=mymaster      the primary that Sentinels name
 //	valkey://h1:6379?addr=h2:6379                            a primary and its replicas, whichever is the primary
 //
-// The connection is made by the first call. For what a URL can't say, see [Dial].
+// In a name or password % / ? and # are written %25 %2F %3F and %23. A parameter that there is not is refused, so that a misspelt one
+// is not taken for none. The connection is made by the first call. For what a URL can't say, see [ParseURL] and [Dial].
 func Open(url string, opts ...ClientOption) (*Client, error) {
 	return OpenAll(map[string]string{"": url}, opts...)
 }
@@ -52,18 +62,27 @@ func Open(url string, opts ...ClientOption) (*Client, error) {
 // that moves keeps its name, and with it its queues; one that is added takes its share from the others, and [Client.Drain]
 // brings the jobs along.
 func OpenAll(urls map[string]string, opts ...ClientOption) (*Client, error) {
+	c := newClient(opts)
 	conns := map[string]Conn{}
 	for name, url := range urls {
-		o, err := valkey.ParseURL(url)
-		if err != nil {
+		_, o, err := parseURL(url)
+		switch {
+		case err != nil && name == "":
+			return nil, noURL(err)
+		case err != nil:
 			return nil, fmt.Errorf("emq: the URL of server %q: %w", name, err)
+		}
+		if o.Dialer.Timeout == 0 {
+			o.Dialer.Timeout = min(valkey.DefaultDialTimeout, max(c.patience, time.Second))
+			o.Sentinel.Dialer.Timeout = o.Dialer.Timeout
 		}
 		conns[name] = dialAll(o)
 	}
 	if len(conns) == 0 {
-		return nil, errors.New("emq: no server is named")
+		return nil, errNoServer
 	}
-	return UseAll(conns, opts...), nil
+	c.use(conns)
+	return c, nil
 }
 
 // Use is a client over a connection of whatever library.
@@ -71,14 +90,23 @@ func Use(c Conn, opts ...ClientOption) *Client { return UseAll(map[string]Conn{"
 
 // UseAll is [OpenAll] over such connections.
 func UseAll(conns map[string]Conn, opts ...ClientOption) *Client {
+	c := newClient(opts)
+	c.use(conns)
+	return c
+}
+
+func newClient(opts []ClientOption) *Client {
 	c := &Client{patience: 30 * time.Second, ids: newMint()}
-	for _, name := range slices.Sorted(maps.Keys(conns)) {
-		c.servers = append(c.servers, &server{name: name, conn: conns[name]})
-	}
 	for _, o := range opts {
 		o(c)
 	}
 	return c
+}
+
+func (c *Client) use(conns map[string]Conn) {
+	for _, name := range slices.Sorted(maps.Keys(conns)) {
+		c.servers = append(c.servers, &server{name: name, conn: conns[name]})
+	}
 }
 
 // Close ends the client's connections. Calls that are under way fail.
@@ -151,8 +179,13 @@ func (c *Client) do(ctx context.Context, s *server, args ...string) (Reply, erro
 	return r, err
 }
 
+var errNoServer = errors.New("emq: the client has no server")
+
 // try is do, and reports whether the command may have been carried out before.
 func (c *Client) try(ctx context.Context, s *server, args ...string) (r Reply, before bool, err error) {
+	if s == nil || s.conn == nil {
+		return Reply{}, false, errNoServer
+	}
 	before, err = c.insist(ctx, func(ctx context.Context) (err error) {
 		r, err = s.conn.Do(ctx, args...)
 		return err
@@ -163,10 +196,11 @@ func (c *Client) try(ctx context.Context, s *server, args ...string) (r Reply, b
 // insist makes a call, and makes it again as long as [Patience] allows it, if it may be made twice. It reports whether an
 // earlier one may have been carried out.
 func (c *Client) insist(ctx context.Context, call func(context.Context) error) (before bool, err error) {
+	began := time.Now()
 	if err = call(ctx); err == nil {
 		return false, nil
 	}
-	patient, cancel := context.WithTimeout(ctx, c.patience)
+	patient, cancel := context.WithDeadline(ctx, began.Add(c.patience))
 	defer cancel()
 	for n := int64(1); ; n++ {
 		refusal, passes := refused(err)
@@ -182,8 +216,12 @@ func (c *Client) insist(ctx context.Context, call func(context.Context) error) (
 			}
 			return before, err
 		}
+		last := err
 		if err = call(patient); err == nil {
 			return before, nil
+		}
+		if patient.Err() != nil && ctx.Err() == nil {
+			err = fmt.Errorf("%w; the try before: %v", err, last) // since this one was broken off
 		}
 	}
 }

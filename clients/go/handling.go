@@ -3,6 +3,8 @@ package emq
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -239,7 +241,7 @@ func (h *handling) limit(ctx context.Context, tasks ...*task) (context.Context, 
 	return ctx, func() { late.Stop(); cancel() }
 }
 
-// errExit is a handler's that calls runtime.Goexit, as a test's FailNow does.
+// errExit is the error of a handler that calls runtime.Goexit, as a test's FailNow does.
 var errExit = errors.New("emq: the handler ended its goroutine")
 
 // conclude has a handler's answer told to the server.
@@ -248,18 +250,31 @@ func (h *handling) conclude(t *task, ctx context.Context, err error) {
 		h.settle(t, toComplete, 0, nil)
 		return
 	}
-	var v *verdict
+	v, late, err := read(err)
 	switch {
-	case errors.As(err, &v):
+	case v != nil:
 		h.settle(t, v.what, v.delay, err)
 	case context.Cause(ctx) == ErrStopping:
 		h.settle(t, toReturn, 0, err)
 	default:
-		if context.Cause(ctx) == ErrTimeout && !errors.Is(err, ErrTimeout) {
+		if context.Cause(ctx) == ErrTimeout && !late {
 			err = errors.Join(ErrTimeout, err)
 		}
-		h.settle(t, toRetry, h.backoff(h.failures(t)), err)
+		delay, failed := h.delay(t)
+		if failed != nil {
+			err = fmt.Errorf("%w; the queue's backoff: %w", err, failed)
+		}
+		h.settle(t, toRetry, delay, err)
 	}
+}
+
+// delay is how long a job waits after a failure. If the queue's backoff panics it is as long as by default.
+func (h *handling) delay(t *task) (d time.Duration, err error) {
+	n := h.failures(t)
+	if err = protect(func() error { d = h.backoff(n); return nil }); err != nil {
+		d = defaultBackoff(n)
+	}
+	return d, err
 }
 
 // failures is what the queue's backoff counts, with this failure.
@@ -340,19 +355,21 @@ func (h *handling) startBatch() {
 		defer cancel(nil)
 		ctx, stop := h.limit(ctx, tasks...)
 		defer stop()
-		var errs []error
+		errs := slices.Repeat([]error{errExit}, len(tasks))
+		defer func() {
+			h.mu.Lock()
+			h.batches--
+			if h.batchDue == nil {
+				h.startBatch()
+			}
+			h.mu.Unlock()
+			h.free(taken)
+			for i, t := range tasks {
+				h.conclude(t, ctx, errs[i])
+			}
+		}()
 		if len(tasks) > 0 {
-			errs = h.runMany(ctx, tasks)
-		}
-		h.mu.Lock()
-		h.batches--
-		if h.batchDue == nil {
-			h.startBatch()
-		}
-		h.mu.Unlock()
-		h.free(taken)
-		for i, t := range tasks {
-			h.conclude(t, ctx, errs[i])
+			errs = h.runMany(ctx, tasks) // which may end the goroutine
 		}
 	}()
 }

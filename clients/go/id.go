@@ -53,7 +53,7 @@ func LeastID(t time.Time) ID {
 
 func (id ID) number() (n uint64, err error) {
 	if len(id) != idLen || id[:len(idPrefix)] != idPrefix {
-		return 0, fmt.Errorf("emq: %.40q is no job id: JOB and 11 digits are", string(id))
+		return 0, fmt.Errorf("emq: %.40q is no job id: that is JOB and 11 base-62 digits (0-9, A-Z, a-z)", string(id))
 	}
 	for _, c := range []byte(id[len(idPrefix):]) {
 		var d uint64
@@ -65,7 +65,7 @@ func (id ID) number() (n uint64, err error) {
 		case 'a' <= c && c <= 'z':
 			d = uint64(c-'a') + 36
 		default:
-			return 0, fmt.Errorf("emq: %q is no job id: %q is no base-62 digit", string(id), c)
+			return 0, fmt.Errorf("emq: %q is no job id: %q is no base-62 digit (0-9, A-Z, a-z)", string(id), c)
 		}
 		// 11 digits may be more than 64 bits.
 		if n > (maxID-d)/62 {

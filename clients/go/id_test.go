@@ -16,12 +16,12 @@ func TestParseID(t *testing.T) {
 		require.Equal(t, ID(s), id)
 	}
 	for s, why := range map[string]string{
-		"":                  "JOB and 11 digits",
-		"JOB":               "JOB and 11 digits",
-		"JOB0000000000":     "JOB and 11 digits",
-		"JOB000000000000":   "JOB and 11 digits",
-		"job00000000000":    "JOB and 11 digits",
-		"GRP00000000000":    "JOB and 11 digits",
+		"":                  "JOB and 11 base-62 digits",
+		"JOB":               "JOB and 11 base-62 digits",
+		"JOB0000000000":     "JOB and 11 base-62 digits",
+		"JOB000000000000":   "JOB and 11 base-62 digits",
+		"job00000000000":    "JOB and 11 base-62 digits",
+		"GRP00000000000":    "JOB and 11 base-62 digits",
 		"JOB0000000000-":    "no base-62 digit",
 		"JOB0000000000\x00": "no base-62 digit",
 		"JOBAzL8n0Y58m8":    "more than 63 bits",

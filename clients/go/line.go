@@ -82,7 +82,7 @@ func (l *line) run(ctx context.Context) error {
 		if err == nil {
 			if l.served = true; l.troubles > 0 {
 				l.troubles = 0
-				l.w.log.Info("emq: claiming again", "server", l.srv.name)
+				l.w.log.Info("emq: claiming again", l.srv.attrs()...)
 			}
 			continue
 		}
@@ -94,7 +94,7 @@ func (l *line) run(ctx context.Context) error {
 			return &fatal{err}
 		}
 		if l.troubles++; l.troubles == 1 {
-			l.w.log.Warn("emq: nothing can be claimed; trying again", "server", l.srv.name, "error", err)
+			l.w.log.Warn("emq: nothing can be claimed; trying again", l.srv.attrs("error", err)...)
 		}
 		_ = sleep(ctx, reconnects(l.troubles))
 	}
@@ -328,7 +328,7 @@ func (l *line) interrupt(came <-chan answer) answer {
 		_, err := l.srv.conn.Do(call, "CLIENT", "UNBLOCK", l.id)
 		cancel()
 		if refusal, passes := refused(err); refusal != nil && !passes {
-			l.w.log.Warn("emq: a claim that waits can't be ended", "error", err)
+			l.w.log.Warn("emq: a claim that waits can't be ended", l.srv.attrs("error", err)...)
 			break
 		}
 		select {

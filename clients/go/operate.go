@@ -79,7 +79,7 @@ func (q Queue[T]) Jobs(ctx context.Context, s State, after ID, n int) ([]Entry[T
 		e.Token, _ = strconv.ParseInt(r.List[2].Str, 10, 64)
 		e.Failures, _ = strconv.Atoi(r.List[3].Str)
 		e.LostLeases, _ = strconv.Atoi(r.List[4].Str)
-		e.Err = q.codec.Decode([]byte(r.List[1].Str), &e.Value)
+		e.Err = protect(func() error { return q.codec.Decode([]byte(r.List[1].Str), &e.Value) })
 		if timed {
 			score, err := q.c.do(ctx, q.srv, "ZSCORE", key, id)
 			if err != nil || score.Null {

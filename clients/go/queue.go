@@ -20,7 +20,7 @@ type queue struct {
 	c    *Client
 	srv  *server
 	name string
-	err  error // the name can't be a queue's
+	err  error // the name or an option can't be
 	base, rows, pending, scheduled,
 	active string
 
@@ -46,9 +46,13 @@ func Encoding(c Codec) QueueOption { return func(q *queue) { q.codec = c } }
 func Lease(d time.Duration) QueueOption { return func(q *queue) { q.lease = d } }
 
 // Failures is how often a job may fail before it is dead, and how long it waits after each failure. The default is 25, with
-// Exponential(time.Second, time.Hour).
+// Exponential(time.Second, time.Hour), which is also what nil stands for.
 func Failures(max int, b Backoff) QueueOption {
-	return func(q *queue) { q.max, q.backoff = int64(max), b }
+	return func(q *queue) {
+		if q.max, q.backoff = int64(max), b; b == nil {
+			q.backoff = defaultBackoff
+		}
+	}
 }
 
 // ExactFailures has the [Backoff] count failures instead of claims, at the price of one more round trip for each failure, and
@@ -59,22 +63,36 @@ func ExactFailures() QueueOption { return func(q *queue) { q.exact = true } }
 func NewQueue[T any](c *Client, name string, opts ...QueueOption) Queue[T] {
 	base := "emq:{" + name + "}:"
 	q := &queue{
-		c: c, srv: c.home(name), name: name,
+		c: c, name: name,
 		base: base, rows: base + "job:", pending: base + "pending", scheduled: base + "schedule", active: base + "active",
-		codec: JSON, lease: 30 * time.Second, max: 25, backoff: Exponential(time.Second, time.Hour),
+		codec: JSON, lease: 30 * time.Second, max: 25, backoff: defaultBackoff,
 	}
 	for _, o := range opts {
 		o(q)
 	}
-	switch {
-	case name == "" || strings.ContainsAny(name, "{}\x00"):
-		q.err = fmt.Errorf("emq: %q can't be a queue's name: it must not be empty nor have braces or NUL", name)
+	if c != nil {
+		q.srv = c.home(name)
+	}
+	switch q.err = CheckName(name); {
+	case q.err != nil:
+	case q.srv == nil || q.srv.conn == nil:
+		q.err = errNoServer
+	case q.codec == nil:
+		q.err = fmt.Errorf("emq: queue %q: the codec is nil", name)
 	case q.lease < time.Millisecond || q.lease.Milliseconds() > maxMillis:
 		q.err = fmt.Errorf("emq: queue %q: a lease of %s is not possible", name, q.lease)
 	case q.max < 1 || q.max > 1<<31-1:
 		q.err = fmt.Errorf("emq: queue %q: a job can't fail %d times", name, q.max)
 	}
 	return Queue[T]{q}
+}
+
+// CheckName tells why a name can't be a queue's.
+func CheckName(name string) error {
+	if name == "" || strings.ContainsAny(name, "{}\x00") {
+		return fmt.Errorf("emq: %q can't be a queue's name: it must not be empty nor have braces or NUL", name)
+	}
+	return nil
 }
 
 // Name is the queue's name.
@@ -93,14 +111,14 @@ type jobOptions struct {
 	err  error
 }
 
-// In makes a job claimable after a while, by the server's clock, to the millisecond. Less than none is an error.
+// In makes a job claimable after a while, by the server's clock, to the millisecond. Less than none is an error, and so is [At] besides.
 func In(d time.Duration) JobOption {
-	return func(o *jobOptions) { o.due("in", d.Milliseconds()) }
+	return func(o *jobOptions) { o.due("In", d >= 0, d.Milliseconds(), d) }
 }
 
 // At makes a job claimable at a time, to the millisecond; at once, if it has passed.
 func At(t time.Time) JobOption {
-	return func(o *jobOptions) { o.due("at", max(t.UnixMilli(), 0)) }
+	return func(o *jobOptions) { o.due("At", true, max(t.UnixMilli(), 0), t) }
 }
 
 // As gives a job an id of the caller's, so that enqueueing it again does nothing as long as it is there: see [ParseID].
@@ -114,10 +132,17 @@ func As(id ID) JobOption {
 
 const maxMillis = 1<<52 - 1 // the contract's bound on times
 
-func (o *jobOptions) due(mode string, ms int64) {
-	if o.mode, o.ms = mode, ms; ms < 0 || ms > maxMillis {
-		o.err = fmt.Errorf("emq: a job can't be due at or in %d ms", ms)
+// due notes what In or At says, in ms and as the caller gave it.
+func (o *jobOptions) due(option string, can bool, ms int64, given any) {
+	mode := strings.ToLower(option)
+	switch {
+	case o.err != nil:
+	case o.mode != "" && o.mode != mode:
+		o.err = errors.New("emq: a job is due In or At, not both")
+	case !can || ms > maxMillis:
+		o.err = fmt.Errorf("emq: a job can't be due %s %s", mode, given)
 	}
+	o.mode, o.ms = mode, ms
 }
 
 func (q *queue) options(opts []JobOption) (o jobOptions, err error) {

@@ -87,7 +87,7 @@ func TestEnqueueRefuses(t *testing.T) {
 	s.Conn().Must("CONFIG SET maxmemory 0")
 
 	_, err = emq.Open("http://localhost")
-	require.ErrorContains(t, err, "scheme")
+	require.ErrorContains(t, err, "it begins with valkey://")
 	_, err = emq.OpenAll(nil)
 	require.ErrorContains(t, err, "no server")
 }

@@ -203,6 +203,7 @@ func told(t *task, status int64, before bool) Outcome {
 
 // done ends the work on a job.
 func (h *handling) done(t *task, o Outcome, err error) {
+	defer h.w.tasks.Done()
 	h.mu.Lock()
 	h.hand.remove(t)
 	t.phase = finished
@@ -210,7 +211,13 @@ func (h *handling) done(t *task, o Outcome, err error) {
 	t.end(nil)
 	h.w.counts[o].Add(1)
 	for _, hook := range h.w.observe {
-		hook(Event{Queue: h.name, ID: t.ID, Token: t.Token, Outcome: o, Err: err, Took: t.took})
+		failed := protect(func() error {
+			hook(Event{Queue: h.name, ID: t.ID, Token: t.Token, Outcome: o, Err: err, Took: t.took})
+			return nil
+		})
+		if failed != nil {
+			h.w.log.Error("emq: a hook", "queue", h.name, "id", string(t.ID), "error", failed)
+		}
 	}
 	level := slog.LevelDebug
 	switch o {
@@ -229,5 +236,4 @@ func (h *handling) done(t *task, o Outcome, err error) {
 		}
 		h.w.log.LogAttrs(ctx, level, "emq: job "+o.String(), attrs...)
 	}
-	h.w.tasks.Done()
 }

@@ -2,6 +2,11 @@ package emq
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,7 +24,27 @@ func Dial(o valkey.ClientOption) Conn {
 		// A primary that was replaced without dying closes no connection: the Sentinels are asked.
 		o.Sentinel.TopologyRefreshInterval = time.Second
 	}
-	return &valkeyConn{open: func() (valkey.Client, error) { return valkey.NewClient(o) }, owned: true}
+	to := strings.Join(o.InitAddress, ", ")
+	if o.TLSConfig != nil {
+		to += " by TLS"
+	}
+	return &valkeyConn{to: to, owned: true, open: func() (valkey.Client, error) {
+		c, err := valkey.NewClient(o)
+		if dial := (*net.OpError)(nil); err == nil || errors.As(err, &dial) && dial.Op == "dial" {
+			return c, err // which says all
+		}
+		if _, refusal := valkey.IsValkeyErr(err); refusal {
+			return c, err
+		}
+		hint, wrong := "", tls.RecordHeaderError{}
+		switch secure := o.TLSConfig != nil; {
+		case secure && (errors.Is(err, context.DeadlineExceeded) || errors.As(err, &wrong)):
+			hint = " (is that a port for TLS?)"
+		case !secure && errors.Is(err, io.EOF):
+			hint = " (is that a port for TLS, and so valkeys://?)"
+		}
+		return c, fmt.Errorf("emq: no connection to %s: %w%s", to, err, hint)
+	}}
 }
 
 // Valkey is a [Conn] over a client of valkey-go that the program has already. Close leaves it open.
@@ -27,45 +52,82 @@ func Valkey(c valkey.Client) Conn { return &valkeyConn{client: c} }
 
 type valkeyConn struct {
 	open  func() (valkey.Client, error)
+	to    string // whither
 	owned bool
 
-	mu     sync.RWMutex
-	client valkey.Client
-	closed bool
+	mu      sync.RWMutex
+	client  valkey.Client
+	opening *opening
+	closed  bool
 }
 
-func (c *valkeyConn) get() (valkey.Client, error) {
+// opening is a connection that is being made, for all calls that wait for it.
+type opening struct {
+	done   chan struct{}
+	client valkey.Client
+	err    error
+}
+
+// get is the client, once there is one. The wait for it ends with the context; the connection is made all the same.
+func (c *valkeyConn) get(ctx context.Context) (valkey.Client, error) {
 	c.mu.RLock()
 	client, closed := c.client, c.closed
 	c.mu.RUnlock()
 	if client != nil && !closed {
 		return client, nil
 	}
+	o, err := c.begin()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-o.done:
+		return o.client, o.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("emq: no connection to %s yet: %w", c.to, ctx.Err())
+	}
+}
+
+// begin begins to connect, unless somebody else has.
+func (c *valkeyConn) begin() (*opening, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	switch {
+	case c.closed:
 		return nil, ErrClosed
+	case c.opening == nil:
+		c.opening = &opening{done: make(chan struct{})}
+		go c.connect(c.opening)
 	}
-	if c.client == nil {
-		client, err := c.open()
-		if err != nil {
-			return nil, err
-		}
-		c.client = client
+	return c.opening, nil
+}
+
+func (c *valkeyConn) connect(o *opening) {
+	defer close(o.done)
+	o.client, o.err = c.open()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case o.err != nil:
+		c.opening = nil
+	case c.closed:
+		o.client.Close()
+		o.client, o.err = nil, ErrClosed
+	default:
+		c.client = o.client
 	}
-	return c.client, nil
 }
 
 func (c *valkeyConn) Do(ctx context.Context, args ...string) (Reply, error) {
-	client, err := c.get()
+	client, err := c.get(ctx)
 	if err != nil {
 		return Reply{}, valkeyError(err)
 	}
 	return valkeyDo(ctx, client, client.B().Arbitrary(args...).Build())
 }
 
-func (c *valkeyConn) Dedicate(context.Context) (Dedicated, error) {
-	client, err := c.get()
+func (c *valkeyConn) Dedicate(ctx context.Context) (Dedicated, error) {
+	client, err := c.get(ctx)
 	if err != nil {
 		return nil, valkeyError(err)
 	}

@@ -50,7 +50,7 @@ func Snooze(d time.Duration) error { return &verdict{what: toRelease, delay: d} 
 // reason goes to the log.
 func Drop(err error) error { return &verdict{what: toDrop, err: err} }
 
-// PanicError is a handler's panic, as middleware and the log see it. It is a failure like others.
+// PanicError is the panic of a handler, or of what else the program has given, as middleware and the log see it. It is a failure like others.
 type PanicError struct {
 	Value any
 	Stack string
@@ -58,7 +58,7 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
 
-// protect calls a handler and turns its panic into an error.
+// protect calls what the program has given, and turns its panic into an error.
 func protect(call func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -68,13 +68,38 @@ func protect(call func() error) (err error) {
 	return call()
 }
 
+// read asks a program's error for all that is asked of it here: what is to become of the job, whether it is an [ErrTimeout], and its
+// text. One that panics then, as a nil pointer may, is replaced by one that says so; what is known of the rest stays.
+func read(err error) (v *verdict, late bool, legible error) {
+	if err == nil {
+		return nil, false, nil
+	}
+	failed := protect(func() error {
+		_ = errors.As(err, &v)
+		late = errors.Is(err, ErrTimeout)
+		_ = err.Error()
+		return nil
+	})
+	if failed == nil {
+		return v, late, err
+	}
+	failed = fmt.Errorf("emq: the handler's error, of type %T, can't be read: %w", err, failed)
+	if v != nil {
+		v = &verdict{v.what, v.delay, failed}
+		return v, late, v
+	}
+	return nil, late, failed
+}
+
 // maxErrorText bounds what is kept of an error in a job's row, in bytes.
 const maxErrorText = 4096
 
-func errorText(err error) string {
+func errorText(err error) (text string) {
 	if err == nil {
 		return ""
 	}
-	text := err.Error()
+	if failed := protect(func() error { text = err.Error(); return nil }); failed != nil {
+		text = failed.Error()
+	}
 	return text[:min(len(text), maxErrorText)]
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,7 +78,7 @@ type Worker struct {
 	wrap      []Middleware
 	observe   []func(Event)
 	handlings []*handling
-	err       error
+	err       error // the first mistake of the program's
 
 	began   time.Time // of all times inside, which are counted from here
 	mu      sync.Mutex
@@ -87,25 +88,25 @@ type Worker struct {
 	wakes   []*line
 
 	tasks  sync.WaitGroup
+	ran    bool                    // or does; under the lock
 	abort  context.CancelCauseFunc // ends Run with an error
 	counts [numOutcomes]atomic.Int64
-	ran    atomic.Bool
 }
 
 // WorkerOption changes how a worker behaves.
 type WorkerOption func(*Worker)
 
-// Grace is how long a worker that stops lets its handlers go on; the default is 20 s.
+// Grace is how long a worker that stops lets its handlers go on; the default is 20 s. With 0 their contexts end at once.
 func Grace(d time.Duration) WorkerOption { return func(w *Worker) { w.grace = d } }
 
-// Slots bounds the handlers that run at a time, over all queues; the default is the sum of their [Concurrency].
+// Slots bounds the handlers that run at a time, over all queues; the default, and 0, is the sum of their [Concurrency].
 func Slots(n int) WorkerOption { return func(w *Worker) { w.slots = n } }
 
 // Wrap has every task go through middleware, the first of them outermost. Batches do not.
 func Wrap(m ...Middleware) WorkerOption { return func(w *Worker) { w.wrap = append(w.wrap, m...) } }
 
 // Observe calls a hook for each job that a worker is done with. It is called by the goroutines that settle jobs, so it does not
-// wait for anything.
+// wait for anything, nor end its goroutine, as a test's FailNow does. If it panics, the log says so.
 func Observe(hook func(Event)) WorkerOption {
 	return func(w *Worker) { w.observe = append(w.observe, hook) }
 }
@@ -119,6 +120,18 @@ func NewWorker(c *Client, opts ...WorkerOption) *Worker {
 	for _, o := range opts {
 		o(w)
 	}
+	switch {
+	case w.log == nil:
+		w.err = errors.New("emq: the logger is nil")
+	case w.grace < 0:
+		w.err = fmt.Errorf("emq: a worker can't have a grace of %s", w.grace)
+	case w.slots < 0:
+		w.err = fmt.Errorf("emq: a worker can't have %d slots", w.slots)
+	case slices.ContainsFunc(w.wrap, func(m Middleware) bool { return m == nil }):
+		w.err = errors.New("emq: middleware is nil")
+	case slices.ContainsFunc(w.observe, func(hook func(Event)) bool { return hook == nil }):
+		w.err = errors.New("emq: a hook is nil")
+	}
 	return w
 }
 
@@ -130,25 +143,32 @@ type HandleOption func(*handling)
 func Concurrency(n int) HandleOption { return func(h *handling) { h.concurrency = n } }
 
 // Timeout ends a handler's context after a while, with [ErrTimeout]. If the handler does not return within another ten seconds its
-// job has failed, and its slot stays taken until it does. By default there is no timeout.
+// job has failed, and its slot stays taken until it does. By default, and with 0, there is no timeout.
 func Timeout(d time.Duration) HandleOption { return func(h *handling) { h.timeout = d } }
 
 // Weight is the queue's share where there are not [Slots] for all; the default is 1. With weights of 3 and 1 the first queue
 // is asked first three times of four.
 func Weight(n int) HandleOption { return func(h *handling) { h.weight = n } }
 
-// Handle has a worker do the jobs of a queue. It is called before Run. A payload that does not decode is dead at once.
+// Handle has a worker do the jobs of a queue. It is called before [Worker.Run], which tells what can't be, and which ends with
+// an error if Handle is called later. A payload that does not decode is dead at once.
 func Handle[T any](w *Worker, q Queue[T], do Handler[T], opts ...HandleOption) {
-	h := w.add(q.queue, 10, opts)
+	h := w.add(q.queue, 10, do == nil, opts)
 	h.run = func(ctx context.Context, t *Task) error {
 		job, err := decode[T](h.queue, t)
 		if err != nil {
 			return Dead(err)
 		}
-		return protect(func() error { return do(ctx, job) })
+		_, _, err = read(protect(func() error { return do(ctx, job) }))
+		return err // which middleware can read
 	}
-	for i := len(w.wrap) - 1; i >= 0; i-- {
-		h.run = w.wrap[i](h.run)
+	for i := len(w.wrap) - 1; i >= 0 && w.wrap[i] != nil; i-- {
+		if h.run = w.wrap[i](h.run); h.run == nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.mistake(errors.New("emq: middleware gives no TaskFunc"))
+			return
+		}
 	}
 }
 
@@ -156,11 +176,7 @@ func Handle[T any](w *Worker, q Queue[T], do Handler[T], opts ...HandleOption) {
 // handler returns an error for each job, in their order, as a [Handler] does, or nil if all are done. The context ends if
 // all their leases are lost.
 func HandleBatch[T any](w *Worker, q Queue[T], size int, wait time.Duration, do func(context.Context, []*Job[T]) []error, opts ...HandleOption) {
-	h := w.add(q.queue, 1, opts)
-	h.size, h.wait = size, wait
-	if size < 1 || size > 1000 {
-		w.err = fmt.Errorf("emq: queue %q: a batch can't have %d jobs", q.name, size)
-	}
+	h := w.add(q.queue, 1, do == nil, append(opts[:len(opts):len(opts)], func(h *handling) { h.size, h.wait = size, wait }))
 	h.runMany = func(ctx context.Context, tasks []*task) []error {
 		errs := make([]error, len(tasks))
 		var jobs []*Job[T]
@@ -201,26 +217,61 @@ func decode[T any](q *queue, t *Task) (*Job[T], error) {
 	return job, nil
 }
 
-func (w *Worker) add(q *queue, concurrency int, opts []HandleOption) *handling {
+// maxShare bounds concurrency and weight, so that their sums and products are numbers.
+const maxShare = 1_000_000
+
+// add adds a queue, unless the worker runs already or something is wrong, which Run then tells.
+func (w *Worker) add(q *queue, concurrency int, isNil bool, opts []HandleOption) *handling {
 	h := &handling{queue: q, w: w, concurrency: concurrency, weight: 1, size: 1}
 	for _, o := range opts {
 		o(h)
 	}
-	switch {
-	case q.err != nil:
-		w.err = q.err
-	case q.c != w.c:
-		w.err = fmt.Errorf("emq: queue %q is another client's than the worker", q.name)
-	case h.concurrency < 1 || h.weight < 1:
-		w.err = fmt.Errorf("emq: queue %q: concurrency and weight are at least 1", q.name)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.check(h, isNil); err != nil {
+		w.mistake(err)
+	} else {
+		w.handlings = append(w.handlings, h)
 	}
-	for _, other := range w.handlings {
-		if other.name == q.name {
-			w.err = fmt.Errorf("emq: queue %q has a handler already", q.name)
-		}
-	}
-	w.handlings = append(w.handlings, h)
 	return h
+}
+
+// check tells why a queue can't be handled. The lock is held.
+func (w *Worker) check(h *handling, isNil bool) error {
+	q := h.queue
+	switch {
+	case q == nil:
+		return errors.New("emq: a queue to handle is made by NewQueue")
+	case w.ran:
+		return fmt.Errorf("emq: queue %q is handled too late: the worker runs already", q.name)
+	case q.err != nil:
+		return q.err
+	case q.c != w.c:
+		return fmt.Errorf("emq: queue %q is another client's than the worker", q.name)
+	case isNil:
+		return fmt.Errorf("emq: queue %q: the handler is nil", q.name)
+	case h.concurrency < 1 || h.weight < 1 || h.concurrency > maxShare || h.weight > maxShare:
+		return fmt.Errorf("emq: queue %q: concurrency and weight are at least 1 and at most %d", q.name, maxShare)
+	case h.size < 1 || h.size > 1000:
+		return fmt.Errorf("emq: queue %q: a batch can't have %d jobs", q.name, h.size)
+	case h.wait < 0:
+		return fmt.Errorf("emq: queue %q: a batch can't wait %s", q.name, h.wait)
+	case h.timeout < 0:
+		return fmt.Errorf("emq: queue %q: a handler can't have a timeout of %s", q.name, h.timeout)
+	case slices.ContainsFunc(w.handlings, func(other *handling) bool { return other.name == q.name }):
+		return fmt.Errorf("emq: queue %q has a handler already", q.name)
+	}
+	return nil
+}
+
+// mistake has Run end with an error, or not begin. The lock is held.
+func (w *Worker) mistake(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+	if w.ran {
+		w.abort(&fatal{err})
+	}
 }
 
 // Count is how many jobs of the worker had an outcome so far.
@@ -237,17 +288,14 @@ const (
 // their contexts end with [ErrStopping], and what is still in hand is given back uncounted. Run returns when the server
 // has been told of all, or can't be: nil, or the refusal because of which nothing can be claimed, if the first claim met it (no
 // such module, no rights, another wire), or because of which jobs can't be settled or their leases extended. A server that
-// can't be reached is waited for. A worker runs once.
+// can't be reached is waited for. A worker runs once, and not at all if it was made with what can't be: then Run tells what.
 //
 // A handler that ignores the end of its context goes on after Run has returned; its job is given to others.
 func (w *Worker) Run(ctx context.Context) error {
-	switch {
-	case w.err != nil:
-		return w.err
-	case len(w.handlings) == 0:
-		return errors.New("emq: the worker has no queue to handle")
-	case w.ran.Swap(true):
-		return errors.New("emq: the worker has run already")
+	claiming, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if err := w.start(stop); err != nil {
+		return err
 	}
 	all := 0
 	for _, h := range w.handlings {
@@ -267,9 +315,6 @@ func (w *Worker) Run(ctx context.Context) error {
 		defer h.close()
 	}
 
-	claiming, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	w.abort = stop
 	beating, stopBeats := context.WithCancel(context.Background())
 	var claims, beats sync.WaitGroup
 	for _, l := range lines {
@@ -295,6 +340,22 @@ func (w *Worker) Run(ctx context.Context) error {
 	if f != nil {
 		return f.error
 	}
+	return nil
+}
+
+// start begins a worker's only run, which a function can end.
+func (w *Worker) start(stop context.CancelCauseFunc) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.err != nil:
+		return w.err
+	case len(w.handlings) == 0:
+		return errors.New("emq: the worker has no queue to handle")
+	case w.ran:
+		return errors.New("emq: the worker has run already")
+	}
+	w.ran, w.abort = true, stop
 	return nil
 }
 

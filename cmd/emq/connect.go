@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 
@@ -102,35 +101,12 @@ func withoutPassword(text string) error {
 	return nil
 }
 
-// parameters are the valid parameters of a URL: those that valkey-go reads.
-var parameters = []string{"addr", "client_cache", "client_name", "db", "dial_timeout", "master_set", "max_retries", "protocol", "skip_verify", "write_timeout"}
-
-// parseURL parses a server's URL. Its errors do not quote the URL, which may have a password: a / ? or # in it that is
-// not escaped looks like a port, a path, a parameter or a fragment. For the same reason parts that nothing reads are
-// refused.
+// parseURL is [emq.ParseURL], a fault of which is one of the command line's.
 func parseURL(text string) (u *url.URL, o valkey.ClientOption, err error) {
-	if u, err = url.Parse(text); err == nil {
-		o, err = valkey.ParseURL(text)
+	if u, o, err = emq.ParseURL(text); err != nil {
+		err = usage("%w", err)
 	}
-	var why string
-	switch {
-	case u != nil && !slices.Contains([]string{"valkey", "valkeys", "redis", "rediss", "unix"}, u.Scheme):
-		why = "it begins with valkey://, valkeys:// or unix://"
-	case u != nil && u.Scheme == "unix" && (u.Host != "" || u.Path == ""):
-		why = "after unix:// comes the socket's path from the root on, so that there are three slashes"
-	case err != nil || u.Fragment != "":
-		why = "it can't be read; in a name or password % / ? # are written %25 %2F %3F %23"
-	default:
-		for name := range u.Query() {
-			if !slices.Contains(parameters, name) {
-				why = "its parameters can be " + strings.Join(parameters, ", ")
-			}
-		}
-	}
-	if why != "" {
-		return nil, o, usage("that is no URL of a server: %s", why)
-	}
-	return u, o, nil
+	return u, o, err
 }
 
 // option returns valkey-go's options for a place.

@@ -75,7 +75,7 @@ func durationOf(s string) (time.Duration, error) {
 // possible refuses names that no queue can have.
 func possible(names ...string) error {
 	for _, name := range names {
-		if err := emq.NewQueue[[]byte](emq.Use(nil), name).Err(); err != nil {
+		if err := emq.CheckName(name); err != nil {
 			return usage("%w", err)
 		}
 	}
