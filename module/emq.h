@@ -367,6 +367,9 @@ void emq_queues_scan(void);
 /* Called at each turn of the event loop. */
 void emq_queues_turn(vm_ctx *ctx);
 
+/* Stops the timer of a scan. */
+void emq_queues_stop(vm_ctx *ctx);
+
 /* The name of one of the queue's keys, for the caller to free. */
 vm_string *emq_set_name(const emq_queue *q, int key);
 

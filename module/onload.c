@@ -36,6 +36,7 @@ static void on_role_changed(vm_ctx *ctx, vm_event event, uint64_t sub, void *dat
 /* From 9.1 on the server unloads its modules at shutdown, and warns of a module that has a timer or refuses. */
 static void on_shutdown(vm_ctx *ctx, vm_event event, uint64_t sub, void *data) {
     (void)event, (void)sub, (void)data;
+    emq_queues_stop(ctx);
     emq_pump_stop(ctx);
     emq_waiting_stop(ctx);
     live = 0;

@@ -40,6 +40,8 @@ static int in_round;
 
 static vm_cursor *scan; /* NULL when there is none */
 static int scan_wanted; /* start one at the next turn of the event loop */
+static uint64_t scan_timer;
+static int scan_armed;
 
 /* About the memory that the server's dictionary uses for an entry, beside the key. */
 enum { DICT_ENTRY = 48 };
@@ -309,8 +311,21 @@ static void on_scanned(vm_ctx *ctx, vm_string *name, vm_key *key, void *seen) {
  * are created meanwhile are found by their events. */
 enum { SCAN_EVERY_MS = 1, SCAN_KEYS = 256, SCAN_STEPS = 1024 };
 
+static void on_scan(vm_ctx *ctx, void *data);
+
+static void arm_scan(vm_ctx *ctx) {
+    scan_timer = vm_CreateTimer(ctx, SCAN_EVERY_MS, on_scan, NULL);
+    scan_armed = 1;
+}
+
+void emq_queues_stop(vm_ctx *ctx) {
+    if (scan_armed) vm_StopTimer(ctx, scan_timer, NULL);
+    scan_armed = 0;
+}
+
 static void on_scan(vm_ctx *ctx, void *data) {
     (void)data;
+    scan_armed = 0;
     int seen = 0;
     for (int step = 0; step < SCAN_STEPS && seen < SCAN_KEYS; step++) {
         if (vm_SelectDb(ctx, scan_db) != VM_OK) { /* that was the last */
@@ -322,18 +337,17 @@ static void on_scan(vm_ctx *ctx, void *data) {
         vm_ScanCursorRestart(scan);
         scan_db++;
     }
-    vm_CreateTimer(ctx, SCAN_EVERY_MS, on_scan, NULL);
+    arm_scan(ctx);
 }
 
 /* If OnLoad set a timer, a server that then unloads the module (LOADEX with an unknown setting) would crash, so the scan
  * starts at the first turn of the event loop. */
 void emq_queues_scan(void) { scan_wanted = 1; }
 
-static void start_scan(vm_ctx *ctx) {
+static void start_scan(void) {
     scan_wanted = 0;
     scan_db = 0;
     scan = vm_ScanCursorCreate();
-    vm_CreateTimer(ctx, SCAN_EVERY_MS, on_scan, NULL);
 }
 
 /* ---- Releases on which NEW is unsafe or reports the wrong database ---- */
@@ -395,7 +409,8 @@ static void check(vm_ctx *ctx) {
 void emq_queues_turn(vm_ctx *ctx) {
     if (checks_pending) check(ctx);
     if (misses_some && scan_is_due(ctx)) scan_wanted = 1;
-    if (scan_wanted && !scan) start_scan(ctx);
+    if (scan_wanted && !scan) start_scan();
+    if (scan && !scan_armed) arm_scan(ctx); /* a new one, or the server has not shut down after all */
 }
 
 int emq_queues_subscribe(vm_ctx *ctx) {

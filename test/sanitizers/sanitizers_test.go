@@ -456,6 +456,14 @@ func sweeps(t *testing.T, c *wire.Conn, q wire.Queue) {
 	}
 }
 
+// A server that shuts down while it still scans a store has no timer of the module's left.
+func TestStopDuringTheScan(t *testing.T) {
+	s, err := valkey.Start(valkey.Options{Module: module, Args: []string{"--preload", "50000"}})
+	require.NoError(t, err)
+	require.NoError(t, s.Stop())
+	_ = os.RemoveAll(s.Dir)
+}
+
 // Queues are added and removed, in both ways in which they are found, in an existing store and in one that changes
 // during the scan; and settings change. The effects are tested in test/: here only the sanitizers matter.
 func TestQueues(t *testing.T) {
