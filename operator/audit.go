@@ -201,8 +201,8 @@ func (s *Server) keys(ctx context.Context) (n int64) {
 	if err != nil {
 		return 0
 	}
-	for line := range strings.Lines(r.Str) {
-		if _, rest, ok := strings.Cut(line, ":keys="); ok {
+	for _, db := range Info(r.Str) {
+		if rest, ok := strings.CutPrefix(db, "keys="); ok {
 			digits, _, _ := strings.Cut(rest, ",")
 			some, _ := strconv.ParseInt(digits, 10, 64)
 			n += some

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,11 +126,7 @@ func (e *exam) ask(ctx context.Context) {
 			e.infoErr = err
 			break
 		}
-		for line := range strings.Lines(r.Str) {
-			if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-				e.info[name] = value
-			}
-		}
+		maps.Copy(e.info, Info(r.Str))
 	}
 	r, err := e.s.conn.Do(ctx, "CONFIG", "GET", "save", "min-replicas-to-write", "stop-writes-on-bgsave-error", "appendfsync", "emq.pump-interval-ms")
 	if e.configErr = err; err != nil {

@@ -25,6 +25,17 @@ func Many[N int | int64](n N, thing string) string {
 	return Count(n) + " " + thing
 }
 
+// Info returns the fields of a reply of INFO.
+func Info(text string) map[string]string {
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields
+}
+
 // Printable escapes invisible characters as Go does, because they might control a terminal or change the direction of
 // the text. The result is one line.
 func Printable(s string) string {

@@ -117,20 +117,25 @@ func TestErrorThatPanics(t *testing.T) {
 	}
 }
 
-// A backoff that panics has the job wait as it would by default; the failure keeps the handler's text.
-func TestBackoffThatPanics(t *testing.T) {
-	s := serve(t)
-	c := client(t, s)
-	q := emq.NewQueue[int](c, "q", emq.Failures(2, func(int64) time.Duration { panic("no idea") }))
+// failed enqueues a job whose handler fails with "boom", and returns what became of it.
+func failed(t *testing.T, c *emq.Client, q emq.Queue[int]) emq.Event {
+	t.Helper()
 	var events gathered
 	w := emq.NewWorker(c, quiet, events.observe())
 	emq.Handle(w, q, func(context.Context, *emq.Job[int]) error { return errors.New("boom") })
 	_, err := q.Enqueue(t.Context(), 1)
 	require.NoError(t, err)
 	r := run(t, w)
-	e := events.wait(t, 1)[0]
-	r.stop(t)
-	require.Equal(t, emq.Retried, e.Outcome)
+	defer r.stop(t)
+	return events.wait(t, 1)[0]
+}
+
+// A backoff that panics has the job wait as it would by default; the failure keeps the handler's text.
+func TestBackoffThatPanics(t *testing.T) {
+	s := serve(t)
+	c := client(t, s)
+	q := emq.NewQueue[int](c, "q", emq.Failures(2, func(int64) time.Duration { panic("no idea") }))
+	require.Equal(t, emq.Retried, failed(t, c, q).Outcome)
 	jobs, err := q.Jobs(t.Context(), emq.StateScheduled, "", 10)
 	require.NoError(t, err)
 	require.Len(t, jobs, 1)
@@ -264,14 +269,7 @@ func TestNoBackoff(t *testing.T) {
 	c := client(t, s)
 	for name, b := range map[string]emq.Backoff{"nil": nil, "less than none": emq.Exponential(-time.Hour, -time.Minute)} {
 		q := emq.NewQueue[int](c, name, emq.Failures(2, b))
-		var events gathered
-		w := emq.NewWorker(c, quiet, events.observe())
-		emq.Handle(w, q, func(context.Context, *emq.Job[int]) error { return errors.New("boom") })
-		_, err := q.Enqueue(t.Context(), 1)
-		require.NoError(t, err)
-		r := run(t, w)
-		require.EqualError(t, events.wait(t, 1)[0].Err, "boom")
-		r.stop(t)
+		require.EqualError(t, failed(t, c, q).Err, "boom")
 	}
 }
 

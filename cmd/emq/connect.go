@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -293,20 +292,12 @@ func (r reached) Do(ctx context.Context, args ...string) (emq.Reply, error) {
 // replica is the refusal of a replica. Its class is one that no client retries.
 func (r reached) replica(ctx context.Context) error {
 	of := ""
-	if info, err := r.Conn.Do(ctx, "INFO", "replication"); err == nil {
-		host, port := field(info.Str, "master_host"), field(info.Str, "master_port")
-		if host != "" {
-			of = " of " + net.JoinHostPort(host, port)
+	if reply, err := r.Conn.Do(ctx, "INFO", "replication"); err == nil {
+		if info := operator.Info(reply.Str); info["master_host"] != "" {
+			of = " of " + net.JoinHostPort(info["master_host"], info["master_port"])
 		}
 	}
 	return &emq.Error{Text: "it is a replica" + of + ", and takes no changes: name the primary, by --url or a context, or Sentinels that know it"}
-}
-
-// field extracts a field from the reply of INFO.
-func field(info, name string) string {
-	_, rest, _ := strings.Cut(info, "\n"+name+":")
-	value, _, _ := strings.Cut(rest, "\r")
-	return value
 }
 
 // errNoAnswer is the error of a server that can be reached but hangs.
